@@ -4,10 +4,10 @@
  * a file that the host has opened.
  *
  * The same source compiles for AMD GPUs (HIP, clang 19 or newer), NVIDIA GPUs (nvcc, clang) and CPU threads (C11, C++17). A kernel
- * receives a struct gpunvme_dq (from gpunvme_qp_view) and struct gpunvme_dbuf (from gpunvme_mem_dbuf), for a volume a struct
- * gpunvme_dvol and struct gpunvme_dvbuf, for a file a struct gpunvme_dfile too (from gpunvme_file_view), and calls the functions
- * below. The type of the first argument selects the function: a pointer to the queue, to the volume, or to the thread's cursor, a
- * struct gpunvme_cursor that names queue and file. What a source has not does not compile:
+ * receives views: a struct gpunvme_dq (from gpunvme_qp_view) and struct gpunvme_dbuf (from gpunvme_mem_dbuf), for a volume a struct
+ * gpunvme_dvol and struct gpunvme_dvbuf, for a file a struct gpunvme_dfile, too (from gpunvme_file_view). It passes them to the
+ * functions below. The type of the first argument selects the function: a pointer to the queue, to the volume, or to the thread's
+ * cursor, a struct gpunvme_cursor that names queue and file. A call that a source lacks does not compile:
  *
  *                                                                          queue   volume   file
  *   gpunvme_read, _write                                                   yes     yes      yes
@@ -18,49 +18,51 @@
  *   gpunvme_submit_flush, _zero, _discard                                  yes     no       no
  *   gpunvme_poll, _wait, _wait_any, _detach, _poll_queue                   yes     no       no
  *
- * Pages and elements of each of them through a page cache: device/cache.h, with a table of its own.
+ * device/cache.h has pages and elements of each of them through a page cache, with a table of its own.
  *
- * A file has no calls of its own to flush or to poll: those of its queue do that. In C the calls that more than one source has are
- * macros: they have no address, a member or function of yours cannot have their names, and a first argument with a comma needs
- * parentheses.
+ * To flush or poll a file, call the functions of its queue. In C the calls that several sources have are macros. So they have no
+ * address, members and functions of yours cannot have their names, and a first argument with a comma needs parentheses.
  *
- * Rules that hold for all of them:
+ * Rules for all calls:
  *
- * - Any lane may call at any time, together with others or alone, with its own arguments; lanes of a wave that call together share
- *   the work. A lane gets its own result: 0; a negative GPUNVME_E* (dq.h); or the NVMe status of its own command, positive.
- * - Positions and lengths are bytes. `pos` counts from the start of the view's window; `pos` and `len` are multiples of the block
- *   (of files those of writes and submitted reads).
- *   `offset` counts from the start of the buffer; iova + offset must be a multiple of 4. A transfer must lie inside both.
- * - A blocking transfer that one command cannot carry is split, and so is one across a boundary at which the drive likes transfers
- *   to end. Not cut for that is a write of at most dq->atomic blocks: it is one command, which the drive writes whole, except
- *   across a border of its own (gpunvme_ns_info), the end of a stripe of a volume, or with more than 1 MiB by PRP lists.
- * - Every wait is bounded by the queue's command time-out. A queue on which a command timed out is poisoned: commands in flight
- *   may still end with their own status, new ones get -GPUNVME_ESHUTDOWN, and the buffers of commands that never ended belong to
- *   the device until the host has destroyed or recovered the queue (gpunvme_qp_recover()).
+ * - Any thread may call at any time, together with others or alone, with its own arguments. Threads of a wave that call together
+ *   share the work. Each thread gets its own result: 0, a negative GPUNVME_E* (dq.h), or the positive NVMe status of its command.
+ * - Positions and lengths are bytes. `pos` counts from the start of the view's window. `pos` and `len` are multiples of the block
+ *   (for files only in writes and submitted reads).
+ *   `offset` counts from the start of the buffer, and iova + offset must be a multiple of 4. A transfer must lie inside both.
+ * - A blocking transfer is split if one command cannot carry it, or if it crosses a boundary at which the drive prefers transfers
+ *   to end. A write of at most dq->atomic blocks is not split at such a boundary. It is one command, which the drive writes
+ *   atomically, except across a boundary of its own (gpunvme_ns_info), across the end of a stripe of a volume, or with more than
+ *   1 MiB by PRP lists.
+ * - The queue's command time-out limits every wait. A queue on which a command timed out is poisoned. Commands in flight may still
+ *   end with their own status, and new ones return -GPUNVME_ESHUTDOWN. The buffers of commands that never ended belong to the
+ *   device until the host has destroyed or recovered the queue (gpunvme_qp_recover()).
  * - Common results, not repeated below: -GPUNVME_EINVAL no bytes, no whole blocks, unaligned buffer, another kind of descriptor;
  *   -GPUNVME_ERANGE outside the window or the buffer; -GPUNVME_EMSGSIZE 2^32 blocks or more (gpunvme_block_*: 2^47 or more are
  *   -GPUNVME_ERANGE); -GPUNVME_EROFS a write through a view without GPUNVME_VIEW_WRITE; -GPUNVME_ESHUTDOWN; -GPUNVME_EPROTO the
- *   device broke the protocol; -GPUNVME_ENODEV it went while the command was under way, after which new ones get
+ *   device broke the protocol; -GPUNVME_ENODEV the device disappeared while the command was in flight, and new commands return
  *   -GPUNVME_ESHUTDOWN, too; -GPUNVME_ETIMEDOUT; -GPUNVME_ECANCELED the host called gpunvme_qp_stop(); -GPUNVME_EPROTONOSUPPORT
  *   the descriptor is of another version than this header, or is none.
  * - Files. The cursor's queue must have the file's blocks: take a view of the whole namespace (gpunvme_qp_view()), of the struct
  *   gpunvme_dev by which the file was opened. `pos` counts from the first byte of the file. A read may begin and end at any byte.
- *   Whole blocks move between drive and buffer without a copy where the position is a multiple of the block and the buffer's IOVA
- *   one of 4. Other blocks go through the thread's own place in the buffer, cursor.bounce, and the thread copies their bytes.
- *   Holes, and what was allocated and never written, read as zeroes. A call ends at the end of the file, and a read of 0 bytes
- *   returns 0. cursor.done says how many bytes the call has moved, also when it fails.
- * - gpunvme_lane() and gpunvme_lanes() tell a lane's number in the launch (x dimension), and how many there are.
- * - -DGPUNVME_COUNTERS=0 leaves out what GPUNVME_QP_STATS and GPUNVME_QP_LATENCY ask for: then nothing is counted.
+ *   Whole blocks move between drive and buffer without a copy if the position is a multiple of the block and the buffer's IOVA a
+ *   multiple of 4. Other blocks go through the thread's own place in the buffer, cursor.bounce, and the thread copies their bytes.
+ *   Holes, and blocks that were allocated and never written, read as zeroes. A call ends at the end of the file, and a read of 0
+ *   bytes returns 0. cursor.done is the number of bytes that the call has moved, also when it fails.
+ * - gpunvme_lane() is a thread's number in the launch (x dimension), and gpunvme_lanes() the number of threads.
+ * - -DGPUNVME_COUNTERS=0 leaves out what GPUNVME_QP_STATS and GPUNVME_QP_LATENCY request. Then nothing is counted.
  */
 #ifndef GPUNVME_DEVICE_H
 #define GPUNVME_DEVICE_H
 
-/* CPU lanes need clock_gettime(), which strict C11 hides. After a system header this comes too late: define it there. */
+/* CPU threads need clock_gettime(), which strict C11 hides. After a system header this comes too late: define it before that. */
 #if defined(__STRICT_ANSI__) && !defined(_POSIX_C_SOURCE) && !defined(__cplusplus)
 #define _POSIX_C_SOURCE 200809L
 #endif
 
-/* A 16-bit load and the other half of its register (LLVM pull request 157795, in clang 22); with optimisation it was not seen. */
+/*
+ * A 16-bit load changes the other half of its register (LLVM pull request 157795, in clang 22). With optimisation it was not seen.
+ */
 #if defined(__GFX11__) && __clang_major__ == 21 && !defined(__OPTIMIZE__)
 #error "clang 21 leaves out waits in code for gfx11 without optimisation: compile with -O1 or more, or with another clang"
 #endif
@@ -68,7 +70,7 @@
 #include <gpunvme/device/submit.h>
 #include <gpunvme/device/transfer.h>
 
-/* The functions that volumes or files have, too, are overloads in C++. In C they have names that select.h chooses from. */
+/* In C++ the functions that volumes or files have, too, are overloads. In C they have names from which select.h selects. */
 #if defined(__cplusplus)
 #define GNVD_QUEUE(call) gpunvme_##call
 #else
@@ -260,15 +262,15 @@ GPUNVME_FN int gpunvme_submit_discard(const struct gpunvme_dq *dq, const struct 
 }
 
 /**
- * gpunvme_poll() - is the command over?
+ * gpunvme_poll() - check whether a command has ended
  * @dq:  the queue it was submitted to (any view of it)
- * @req: the handle; consumed when the answer is final
+ * @req: the handle; consumed when the result is final
  *
- * Takes in completions on the way, so a lane that only polls makes the queue progress. A CPU lane that polls in vain gives its core
- * away now and then, which `soft:` controllers need; one that has nothing else to do should call gpunvme_wait(), which sleeps, too.
+ * The call takes completions, so a thread that only polls makes the queue progress. A CPU thread that polls in vain yields its core
+ * now and then, which `soft:` controllers need. A thread without other work should call gpunvme_wait(), which also sleeps.
  * Return: 0 done; positive, its NVMe status; -GPUNVME_EAGAIN not yet; -GPUNVME_ESTALE the handle was consumed or is of an earlier
- * incarnation of the queue; -GPUNVME_EXDEV it belongs to another queue; -GPUNVME_ETIMEDOUT silent for the queue's command time-out,
- * the queue is poisoned now; -GPUNVME_EPROTO; -GPUNVME_ENODEV the host says that the controller is gone.
+ * incarnation of the queue; -GPUNVME_EXDEV it belongs to another queue; -GPUNVME_ETIMEDOUT no completion within the queue's command
+ * time-out, the queue is poisoned now; -GPUNVME_EPROTO; -GPUNVME_ENODEV the host reports that the controller is gone.
  */
 GPUNVME_FN int gpunvme_poll(const struct gpunvme_dq *dq, struct gpunvme_req *req)
 {
@@ -296,10 +298,10 @@ GPUNVME_FN int gpunvme_poll(const struct gpunvme_dq *dq, struct gpunvme_req *req
 }
 
 /**
- * gpunvme_wait() - wait until the command is over
+ * gpunvme_wait() - wait until a command has ended
  * @dq:    the queue it was submitted to (any view of it)
- * @req:   the handle; consumed when the answer is final
- * @ticks: how long, in ticks of the lane clock (dq->ticks_per_ms); 0: until the queue's own command time-out
+ * @req:   the handle; consumed when the result is final
+ * @ticks: how long, in ticks of the clock of the threads (dq->ticks_per_ms); 0: until the queue's own command time-out
  *
  * Return: as gpunvme_poll(), without -GPUNVME_EAGAIN. -GPUNVME_ETIMEDOUT after @ticks and -GPUNVME_ECANCELED leave the handle
  * valid and the buffer with the device: wait again, or gpunvme_detach().
@@ -324,7 +326,7 @@ GPUNVME_FN int gpunvme_wait(const struct gpunvme_dq *dq, struct gpunvme_req *req
  * @dq:  the queue it was submitted to
  * @req: the handle; consumed
  *
- * The command goes on; its buffer belongs to the device until it has completed, which nobody will be told.
+ * The command goes on. Its buffer belongs to the device until it has completed, which is not reported.
  * Return: 0; -GPUNVME_ESTALE, -GPUNVME_EXDEV, -GPUNVME_EPROTONOSUPPORT, -GPUNVME_EINVAL another kind of descriptor.
  */
 GPUNVME_FN int gpunvme_detach(const struct gpunvme_dq *dq, struct gpunvme_req *req)

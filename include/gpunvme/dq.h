@@ -3,8 +3,8 @@
  * The device queue descriptor: what the host library hands to a kernel.
  *
  * These structures are compiled into users' kernels, so they are an ABI: fixed widths, no pointers, no implicit padding.
- * Addresses are 64-bit integers that are valid for the lanes that run the kernel (a GPU virtual address, or a CPU pointer for
- * CPU lanes); an IOVA is an address that only the controller understands. Never store one kind in a field of the other.
+ * Addresses are 64-bit integers. A lane address is valid for the threads of the kernel: a GPU virtual address, or a CPU pointer for
+ * CPU threads. An IOVA is an address that only the controller understands. Never store one kind in a field of the other.
  *
  * A kernel receives `struct gpunvme_dq` and `struct gpunvme_dbuf` by value or by pointer and passes pointers to them to the
  * functions of <gpunvme/device.h>. It never writes them.
@@ -29,7 +29,7 @@ enum gpunvme_kind {
 	GPUNVME_KIND_AHEAD = 16        /* a bit that is added to a kind of pages: with prefetch */
 };
 
-/* Each descriptor begins with a head. A call refuses another version first, because kind and all that follows may differ there. */
+/* Each descriptor begins with a head. A call checks the version first: in another one all that follows may differ. */
 struct gpunvme_head {
 	uint32_t version; /* GPUNVME_HEAD_VERSION */
 	uint16_t kind;    /* enum gpunvme_kind */
@@ -46,7 +46,7 @@ GPUNVME_STATIC_ASSERT(sizeof(struct gpunvme_head) == 12, "head layout");
 
 /*
  * Results of host and device functions: 0, a negative number below, or a positive NVMe status (see status.h). The values are
- * Linux errno values, spelled out because device code has no <errno.h>.
+ * Linux errno values, repeated here because device code has no <errno.h>.
  */
 #define GPUNVME_ENOENT 2            /* there is no file of that number, or with that name's hash */
 #define GPUNVME_EIO 5               /* an NVMe command failed; the transfer has its status (run.h) */
@@ -77,9 +77,9 @@ enum gpunvme_dq_flags {
 	GPUNVME_DQ_CQE16 = 1u << 3,        /* a 16-byte load of a CQE arrives whole on this path */
 	GPUNVME_DQ_WRITE_ZEROES = 1u << 4, /* the controller has Write Zeroes */
 	GPUNVME_DQ_STATS = 1u << 5,        /* keep the counters of struct gpunvme_dq_state */
-	GPUNVME_DQ_SERVED = 1u << 6,       /* gpunvme_poll_queue() runs for this queue: lanes that wait rarely drain */
-	GPUNVME_DQ_LATENCY = 1u << 7,      /* keep times and buckets behind the result words (below) */
-	GPUNVME_DQ_TORN = 1u << 8          /* no write that crosses `boundary` is written whole */
+	GPUNVME_DQ_SERVED = 1u << 6,       /* gpunvme_poll_queue() runs for this queue: threads that wait rarely drain */
+	GPUNVME_DQ_LATENCY = 1u << 7,      /* keep times and buckets after the result words (below) */
+	GPUNVME_DQ_TORN = 1u << 8          /* no write that crosses `boundary` is atomic */
 };
 
 /* The highest five bits of flags: one Write Zeroes has up to 65536 >> them blocks (WZSL). */
@@ -87,33 +87,33 @@ enum gpunvme_dq_flags {
 
 /*
  * State shared by all lanes of one queue, in memory that is local and cacheable for them. Words that different parties write
- * stand on lines of their own. Zeroed by the host before the first use (and whenever the queue is created again).
+ * have cache lines of their own. The host zeroes all of it before the first use, and whenever the queue is created again.
  *
  * Positions are 64-bit counts of commands since the queue was created and never wrap: SQ slot = position mod depth.
  *   fetched <= pub <= resv <= fetched + depth - 1
  */
 struct gpunvme_dq_state {
-	uint64_t resv; /* positions handed out to lanes */
+	uint64_t resv; /* positions that lanes have reserved */
 	uint8_t pad0[120];
-	uint64_t fetched; /* positions the controller has taken out of the ring, as its completions say */
+	uint64_t fetched; /* positions whose commands the controller has fetched, by its completions */
 	uint8_t pad1[120];
 	uint64_t pub; /* positions announced by the doorbell */
-	uint64_t pub_gate; /* who announces: the low bits of pub, and how many waves came since the gate was open (below) */
+	uint64_t pub_gate; /* the gate: the low bits of pub, and how many waves came since it was open (below) */
 	uint8_t pad2[112];
-	uint64_t drain; /* who drains: completions consumed << 1 | a wave is at it */
-	uint64_t cq_rung; /* completions consumed at the last CQ doorbell; only who drains touches it */
+	uint64_t drain; /* completions consumed << 1 | a wave holds the drain lock */
+	uint64_t cq_rung; /* completions consumed at the last CQ doorbell; only the lock holder accesses it */
 	uint8_t pad3[112];
 	uint32_t poison; /* 0, or the GPUNVME_E* that ended the queue; set once */
 	uint32_t poison_cqe[4]; /* the completion that broke the protocol, when poison is GPUNVME_EPROTO */
 	uint32_t reserved;
-	uint64_t detached_errors; /* failed commands that nobody waited for */
-	uint64_t control; /* what the host said last (below) */
+	uint64_t detached_errors; /* failed commands that were detached */
+	uint64_t control; /* the copy of the host's control word (below) */
 	uint8_t pad4[88];
 	uint64_t doorbells; /* counters, kept when GPUNVME_DQ_STATS is set */
 	uint64_t drains;
 	uint64_t completions;
 	uint64_t errors; /* completions with a status other than success */
-	uint64_t ahead; /* always kept: identifiers that pages have which were prefetched and for which nobody has asked */
+	uint64_t ahead; /* always kept: identifiers of prefetched pages that no thread has requested */
 	uint8_t pad5[88];
 };
 GPUNVME_STATIC_ASSERT(sizeof(struct gpunvme_dq_state) == 768, "dq state layout");
@@ -124,21 +124,21 @@ GPUNVME_STATIC_ASSERT(offsetof(struct gpunvme_dq_state, poison) == 512, "dq stat
 GPUNVME_STATIC_ASSERT(offsetof(struct gpunvme_dq_state, doorbells) == 640, "dq state layout");
 
 /*
- * One 64-bit word per SQ slot says "the run of commands that starts here is written": position in bits 63:8, number of
- * commands in bits 7:0. One 64-bit word per command identifier is its result:
+ * One 64-bit READY word per SQ slot means that the run of commands that starts here is written. Bits 63:8 are its position, bits
+ * 7:0 its number of commands. One 64-bit word per command identifier is its result:
  *   bits 1:0   FREE, SUBMITTED or DONE
- *   bit  2     detached: nobody will ask, the drainer frees the CID
+ *   bit  2     detached: no thread takes the result, the drainer frees the CID
  *   bits 17:3  NVMe status once DONE
  *   bits 31:18 once DONE, the generation that the completion named, and the same inverted
- *   bits 63:32 generation: the low bits of the command's position, which no two commands in flight share
- * The CID map has one bit per CID, set while free; its words are 64 bits.
+ *   bits 63:32 generation: the low bits of the command's position, which differ for all commands in flight
+ * The CID map has one bit per CID, set while it is free. Its words have 64 bits.
  *
- * The controller knows a command by its CID and, in the upper bits that `cid_gens` names, what GPUNVME_CID_GEN() makes of its
- * generation. So a completion that comes again, and late, hardly passes for that of the next command with this CID. Commands 1, 2,
- * 4, 8, ... apart always differ where there are three bits or more, as no three bits in a row are equal in the factor. The words
- * are DONE for their owners only with the right generation; with its inverse, two wrong ones never make up a right one.
- * The gate of the doorbell is open while its low bits are 0; the others are the low bits of pub. Waves come at most
- * twice for each command of a ring, so the count cannot run over.
+ * A command has its CID on the wire and, in the upper bits of `cid_gens`, GPUNVME_CID_GEN() of its generation. So a second and
+ * late completion hardly passes for that of the next command with this CID. With three bits or more, commands that are 1, 2, 4,
+ * 8, ... apart always differ, because no three bits in a row are equal in the factor. A word is DONE for its owner only with the
+ * right generation. Because the word also has the inverse, two wrong generations never make up a right one.
+ * The gate of the doorbell is open while its low bits are 0. The other bits are the low bits of pub. Waves enter the gate at most
+ * twice for each command of a ring, so the count cannot overflow.
  */
 #define GPUNVME_READY_COUNT 0x00000000000000ffull
 #define GPUNVME_READY_POS_SHIFT 8
@@ -159,20 +159,21 @@ GPUNVME_STATIC_ASSERT(offsetof(struct gpunvme_dq_state, doorbells) == 640, "dq s
 #define GPUNVME_GATE_SHIFT 20
 
 /*
- * The lanes' copy of the host's control word (struct gpunvme_dq, stop): the lanes' clock when the host's word was loaded, and in
- * its lowest bits what that said. It holds for 1/32 ms, then whoever waits loads the host's word again, one lane for all. What is
- * not 0 holds for 1/2 ms, so that lanes which look seldom hear of it, too. The host that takes a 1 back, and waits for a
- * millisecond, knows that what begins then will not hear of it.
+ * The lanes' copy of the host's control word (struct gpunvme_dq, stop): the lanes' clock when the host's word was loaded, with that
+ * word in its lowest bits. It is valid for 1/32 ms. Then one of the lanes that wait loads the host's word again for all. A value
+ * other than 0 is valid for 1/2 ms, so that lanes which look seldom see it, too. After clearing a 1, the host waits 1 ms. Calls
+ * that start later cannot see the old value.
  */
 #define GPUNVME_CONTROL_WORD 0x00000000000000ffull
-#define GPUNVME_CONTROL_SHIFT 5 /* of ticks_per_ms: for how long it holds */
-#define GPUNVME_CONTROL_SAID_SHIFT 1 /* and where it is not 0 */
+#define GPUNVME_CONTROL_SHIFT 5 /* of ticks_per_ms: how long it is valid */
+#define GPUNVME_CONTROL_SAID_SHIFT 1 /* the same, where it is not 0 */
 
 /*
- * With GPUNVME_DQ_LATENCY two arrays of 64-bit words follow the `cids` result words. First `cids` times: when the command of that
- * identifier was written, by the lanes' clock; 0 once it was counted. Then the buckets: how many commands took i ticks for i below
- * 8, or from (8 + i % 8) << (i / 8 - 1) ticks on up to where the next bucket begins, from the write of the command to the drain
- * that found its completion. A bucket is at most an eighth of its own times wide.
+ * With GPUNVME_DQ_LATENCY two arrays of 64-bit words follow the `cids` result words. The first has `cids` times, by the lanes'
+ * clock: when the command of that identifier was written, or 0 after it was counted. The second has the buckets. Bucket i
+ * counts commands of i ticks for i below 8. Above that it counts those of (8 + i % 8) << (i / 8 - 1) ticks up to the next bucket.
+ * The time is from the write of the command to the drain that found its completion. The width of a bucket is at most an eighth of
+ * its times.
  */
 #define GPUNVME_LATENCY_STEPS 8u /* to each power of two */
 #define GPUNVME_LATENCY_BUCKETS 496u
@@ -200,9 +201,9 @@ struct gpunvme_dq {
 	uint64_t result;  /* lane address of `cids` result words, and what GPUNVME_DQ_LATENCY adds */
 	uint64_t cid_map; /* lane address of the CID bit map */
 
-	uint64_t stop; /* lane address of a 32-bit word of the host's: 0, 1 asks the lanes to stop, a GPUNVME_E* ends the queue;
-			  * GPUNVME_ESHUTDOWN: the controller has forgotten it, nothing more completes */
-	uint64_t cmd_timeout; /* lane clock ticks after which a silent command poisons the queue */
+	uint64_t stop; /* lane address of a 32-bit word of the host: 0, 1 asks the lanes to stop, a GPUNVME_E* ends the queue;
+			  * GPUNVME_ESHUTDOWN: the controller no longer has the queue, and nothing more completes */
+	uint64_t cmd_timeout; /* lane clock ticks after which a command without completion poisons the queue */
 
 	uint64_t lba_first; /* first block of the window */
 	uint64_t lba_count; /* blocks in the window; positions of kernels, in bytes, count from lba_first */
@@ -211,12 +212,12 @@ struct gpunvme_dq {
 	uint32_t max_blocks; /* of one command: MDTS and the 16-bit NLB field */
 	uint32_t ticks_per_ms; /* of the lane clock */
 
-	uint32_t boundary;   /* 2^32 less the blocks at whose multiples transfers had better end (NOIOB), a power of two; 0: anywhere */
-	uint32_t atomic;     /* a write of so many blocks is written whole, and not cut for the sake of `boundary` (NAWUN, AWUN) */
-	uint32_t deallocate; /* blocks that one range of Dataset Management may have; 0: the controller has no such command */
+	uint32_t boundary;   /* 2^32 less the power of two blocks at whose multiples transfers should end (NOIOB); 0: anywhere */
+	uint32_t atomic;     /* a write of at most so many blocks is atomic, and not cut at `boundary` (NAWUN, AWUN) */
+	uint32_t deallocate; /* blocks of one range of Dataset Management, at most; 0: the controller lacks that command */
 
 	uint32_t device; /* which of the devices that this process has opened; 0: not known */
-	uint32_t cid_gens; /* bits of a CID on the wire that tell generations, above those of cids - 1; 0: none */
+	uint32_t cid_gens; /* bits of a CID on the wire that hold a generation, above those of cids - 1; 0: none */
 };
 GPUNVME_STATIC_ASSERT(sizeof(struct gpunvme_dq) == 160, "dq layout");
 GPUNVME_STATIC_ASSERT(offsetof(struct gpunvme_dq, sq) == 32, "dq layout");
@@ -225,13 +226,13 @@ GPUNVME_STATIC_ASSERT(offsetof(struct gpunvme_dq, stop) == 96, "dq layout");
 GPUNVME_STATIC_ASSERT(offsetof(struct gpunvme_dq, cids) == 128, "dq layout");
 
 /*
- * A data buffer as a kernel sees it. Its PRP entries were written once, when the host mapped it, in two copies of which the
- * second is shifted by half a list page: any run of up to MPS/16 entries is unbroken in one of them.
- * With P = 1 << page_shift, entry i is the IOVA of page i of the buffer, at prp_a + 8i and at prp_b + 8i; prp_a is a multiple
- * of P and prp_b is P/2 past one. Both are 0 for a buffer of at most two pages, which needs no list.
+ * A data buffer as a kernel sees it. The host wrote its PRP entries once, when it mapped the buffer. There are two copies.
+ * The second one is shifted by half a list page, so any run of up to MPS/16 entries is contiguous in one of them.
+ * With P = 1 << page_shift, entry i is the IOVA of page i of the buffer, at prp_a + 8i and at prp_b + 8i. prp_a is a multiple
+ * of P, and prp_b is P/2 after a multiple. Both are 0 for a buffer of at most two pages, which needs no list.
  *
- * For a controller that errs with lists which begin anywhere, every entry has a list of its own that begins with it, at
- * prp_a + (8i << s): s is the number in the low six bits of prp_a, which are no part of the address, and prp_b is the same.
+ * A controller may fail with lists that begin anywhere. Then every entry has a list of its own that begins with it, at
+ * prp_a + (8i << s). The low six bits of prp_a are s, and no part of the address. prp_b is the same.
  * dq.max_blocks is then so small that no command needs more than the 1 << s entries of a list.
  */
 #define GPUNVME_DBUF_STRIDE 63u
@@ -244,10 +245,10 @@ struct gpunvme_dbuf {
 };
 GPUNVME_STATIC_ASSERT(sizeof(struct gpunvme_dbuf) == 40, "dbuf layout");
 
-/* A command in flight. Filled by gpunvme_submit_*; opaque to kernels; may be copied, but only one copy may be waited for. */
+/* A command in flight, set by gpunvme_submit_*. It is opaque to kernels. It may be copied, but wait for one copy only. */
 struct gpunvme_req {
 	uint64_t gen; /* generation of the CID, shifted as in the result word */
-	uint64_t deadline; /* lane clock when the queue's own time-out strikes; 0 until the first fruitless poll */
+	uint64_t deadline; /* lane clock at the end of the queue's own time-out; 0 until the first poll in vain */
 	uint32_t tag;
 	uint32_t cid;
 };
@@ -282,7 +283,7 @@ struct gpunvme_dvbuf {
 };
 GPUNVME_STATIC_ASSERT(sizeof(struct gpunvme_dvbuf) == 32, "dvbuf layout");
 
-/* A run of blocks of a file that lie side by side. Blocks are the namespace's. */
+/* A run of contiguous blocks of a file. Blocks are the namespace's. */
 struct gpunvme_dextent {
 	uint64_t pos; /* first block in the file */
 	uint64_t lba; /* and in the namespace */
@@ -291,7 +292,7 @@ struct gpunvme_dextent {
 GPUNVME_STATIC_ASSERT(sizeof(struct gpunvme_dextent) == 24, "dextent layout");
 
 /*
- * A file as a kernel sees it: which blocks of its namespace it has. What no extent covers reads as zeroes. See file.h (host) and
+ * A file as a kernel sees it: its blocks in the namespace. What no extent covers reads as zeroes. See file.h (host) and
  * device.h (kernels).
  */
 struct gpunvme_dfile {
@@ -300,7 +301,7 @@ struct gpunvme_dfile {
 	uint32_t nsid;
 	uint32_t lba_shift; /* bytes of one block as a power of two */
 	uint32_t extents;
-	uint32_t device; /* as in struct gpunvme_dq: whose namespace it is */
+	uint32_t device; /* as in struct gpunvme_dq: of its namespace */
 	uint64_t table; /* lane address of struct gpunvme_dextent, `extents` of them, in the order of pos, none touching another */
 	uint64_t bytes; /* of the file */
 	uint64_t reserved2[2];
@@ -325,8 +326,8 @@ struct gpunvme_dname {
 GPUNVME_STATIC_ASSERT(sizeof(struct gpunvme_dname) == 16, "dname layout");
 
 /*
- * Many files as a kernel sees them. Names are in the order of their hashes, each file's first one; a bucket has those whose hashes
- * begin with its number, and begins where its word says. See files.h (host) and device.h (kernels).
+ * Many files as a kernel sees them. Names are in the order of their hashes, each file's first one. A bucket has the names whose
+ * hashes begin with its number. Its word is the number of its first name. See files.h (host) and device.h (kernels).
  */
 struct gpunvme_dfiles {
 	struct gpunvme_head head; /* GPUNVME_KIND_FILES */
@@ -346,13 +347,13 @@ struct gpunvme_dfiles {
 GPUNVME_STATIC_ASSERT(sizeof(struct gpunvme_dfiles) == 80, "dfiles layout");
 GPUNVME_STATIC_ASSERT(offsetof(struct gpunvme_dfiles, table) == 40, "dfiles layout");
 
-/* A thread's way to a file: the first argument of the calls of device.h that read and write files. Each thread has its own. */
+/* The file of a thread: the first argument of the calls of device.h that read and write files. Each thread has its own. */
 struct gpunvme_cursor {
 	const struct gpunvme_dq *dq;      /* set by the thread: the queue that moves the blocks */
 	const struct gpunvme_dfile *file; /* set by the thread */
 	uint64_t bounce;                  /* set by the thread: offset of a block of the buffer that no other thread uses */
 	uint64_t done;                    /* bytes that the last call has moved */
-	uint32_t extent;                  /* 0 at first; in which the last call ended: there the next one looks first */
+	uint32_t extent;                  /* 0 at first; the extent where the last call ended, and where the next one looks first */
 	uint32_t reserved;
 };
 GPUNVME_STATIC_ASSERT(sizeof(struct gpunvme_cursor) == 40, "cursor layout");

@@ -81,7 +81,7 @@ PLANTS = [
     ("no write-back before the doorbell", [
         (AMD, "	__asm__ volatile(GNVD_WRITE_BACK_SYSTEM GNVD_WAIT_ALL", "	__asm__ volatile(GNVD_WAIT_ALL")]),
     ("no release before READY", [
-        (AMD_WAVE, '	__asm__ volatile(GNVD_WRITE_BACK_AGENT GNVD_WAIT_ALL ::: "memory"); /* as gnvd_order_system */\n', "")]),
+        (AMD_WAVE, '	__asm__ volatile(GNVD_WRITE_BACK_AGENT GNVD_WAIT_ALL ::: "memory"); /* as gnvd_order_system() */\n', "")]),
     ("no wait behind the doorbell", [
         (AMD, DOORBELL + STORE_WAIT, DOORBELL),
         (PUBLISH, LEAVE, "			gate = __scoped_atomic_exchange_n(GNVD_GLOBAL64(GNVD_STATE(dq, pub_gate)), "

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * AMD GPUs, by clang 19 or newer as HIP or as C for amdgcn: what platform.h asks for. Addresses are cast to the global address
- * space, and what must be the same for all lanes is kept in scalar registers.
+ * AMD GPUs, compiled by clang 19 or newer as HIP or as C for amdgcn: the functions of platform.h. Addresses are cast to the global
+ * address space. Values that are the same for all lanes are kept in scalar registers.
  */
 #ifndef GPUNVME_DEVICE_AMD_H
 #define GPUNVME_DEVICE_AMD_H
@@ -49,7 +49,7 @@ typedef uint32_t gnvd_v4 __attribute__((ext_vector_type(4)));
 #endif
 
 #define GNVD_LOOKS 1u
-#ifndef GNVD_SECTOR /* as tests on CPUs say */
+#ifndef GNVD_SECTOR /* tests on CPUs set it */
 #define GNVD_SECTOR 0u
 #endif
 #define GNVD_LOOK_FIRST 0
@@ -101,7 +101,7 @@ GNVD_FN uint32_t gnvd_highest(uint64_t v)
 	return 63 - (uint32_t)__builtin_clzll(v);
 }
 
-/* What an atomic takes: of a constant a compiler keeps a copy for the whole call otherwise, in two registers of each lane. */
+/* The operand of an atomic. Without this a compiler keeps a constant in two registers of each lane for the whole call. */
 GNVD_FN uint64_t gnvd_operand64(uint64_t v)
 {
 	if (__builtin_constant_p(v))
@@ -121,7 +121,7 @@ GNVD_FN uint64_t gnvd_ld64(uint64_t a)
 	return __scoped_atomic_load_n(GNVD_GLOBAL64(a), __ATOMIC_RELAXED, __MEMORY_SCOPE_DEVICE);
 }
 
-/* The dependency on the loaded value orders later stores; a lane that goes on to load takes gnvd_order_agent first. */
+/* The dependency on the loaded value orders later stores. A lane that loads next calls gnvd_order_agent() first. */
 GNVD_FN uint64_t gnvd_ld_after64(uint64_t a)
 {
 	return gnvd_ld64(a);
@@ -133,9 +133,9 @@ GNVD_FN void gnvd_order_agent(void)
 }
 
 /*
- * A release, and no fence of the compiler's: those up to 22 leave out the wait behind a write-back, and a second one costs time. It
- * is for all that lanes of the wave did, also through generic pointers, which the counter of LDS counts too. Who goes on to load
- * what the controller wrote takes gnvd_load_ring32, which needs no invalidate.
+ * A release without a fence of the compiler. Compilers up to 22 leave out the wait after a write-back, and a second wait costs
+ * time. It covers all accesses of the wave's lanes, also through generic pointers, which the counter of LDS counts, too. A lane
+ * that loads next what the controller wrote uses gnvd_load_ring32(), which needs no invalidate.
  */
 GNVD_FN void gnvd_order_system(void)
 {
@@ -228,7 +228,10 @@ GNVD_FN void gnvd_add_release64(uint64_t a, uint64_t v)
 
 /* ---- Rings and doorbells ---- */
 
-/* All cache bits the instruction set has, and the wait in the same string: the compiler does not count loads it cannot see. */
+/*
+ * The load has all cache bits of the instruction set. The string also has the wait, because compilers do not count loads that they
+ * cannot see.
+ */
 GNVD_FN uint32_t gnvd_load_ring32(uint64_t a)
 {
 	uint32_t v;
@@ -279,8 +282,8 @@ GNVD_FN void gnvd_soon(uint64_t a)
 }
 
 /*
- * Not volatile: a volatile store is followed by a full wait. The release before READY is what orders them. One after the other, and
- * what is still to be made at the end, so that they share registers: a command is where most are in use.
+ * Not volatile: a volatile store is followed by a full wait. The release before READY orders these stores. Each store ends before
+ * the next one begins, and the first dwords are computed last, so that all share registers. Most registers are in use here.
  */
 GNVD_FN void gnvd_store_sqe(uint64_t a, const uint32_t *w, uint32_t cid)
 {
@@ -296,7 +299,7 @@ GNVD_FN void gnvd_store_sqe(uint64_t a, const uint32_t *w, uint32_t cid)
 	sqe[1] = (gnvd_v4){ w[4], w[5], w[6], w[7] };
 }
 
-/* Comes behind a gnvd_order_system, or needs none; the wait behind it lets the lock go. */
+/* The caller has called gnvd_order_system() if it must. The wait lets the caller release its lock. */
 GNVD_FN void gnvd_doorbell(uint64_t a, uint32_t v)
 {
 	__scoped_atomic_store_n(GNVD_GLOBAL32(a), v, __ATOMIC_RELAXED, __MEMORY_SCOPE_SYSTEM);

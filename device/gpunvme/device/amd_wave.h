@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * Waves and workgroups of AMD GPUs. Lanes of a wave are at one place: the mask is what the hardware executes.
- */
+/* Waves and workgroups of AMD GPUs. All lanes of a wave execute the same instruction. The mask has the lanes that are active. */
 #ifndef GPUNVME_DEVICE_AMD_WAVE_H
 #define GPUNVME_DEVICE_AMD_WAVE_H
 
 GNVD_FN uint64_t gnvd_ballot(const struct gnvd_wave *w, int pred)
 {
 	(void)w;
-	return __builtin_amdgcn_ballot_w64(pred != 0); /* of waves of 32 the upper half is 0; no macro tells their size from clang 23 on */
+	return __builtin_amdgcn_ballot_w64(pred != 0); /* the upper half is 0 in waves of 32; clang 23 has no macro for the size */
 }
 
 GNVD_FN uint32_t gnvd_shfl32(const struct gnvd_wave *w, uint32_t v, uint32_t lane)
@@ -33,7 +31,7 @@ GNVD_FN int gnvd_first(void)
 	return !gnvd_below(NULL, gnvd_ballot(NULL, 1));
 }
 
-/* Lanes of a wave store in order, and a fence of one is a fence of all. */
+/* Lanes of a wave store in order, and a fence of one lane is a fence of all. */
 GNVD_FN void gnvd_meet(const struct gnvd_wave *w)
 {
 	(void)w;
@@ -45,7 +43,7 @@ GNVD_FN void gnvd_meet_acquire(const struct gnvd_wave *w)
 	__builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "agent");
 }
 
-/* What was read has arrived: lanes that only read have nothing to write back, and no cache to empty. */
+/* The data that was read has arrived. Lanes that only read have nothing to write back, and no cache to invalidate. */
 GNVD_FN void gnvd_meet_release(const struct gnvd_wave *w)
 {
 	(void)w;
@@ -54,14 +52,14 @@ GNVD_FN void gnvd_meet_release(const struct gnvd_wave *w)
 
 GNVD_FN void gnvd_release_to64(const struct gnvd_wave *w, uint64_t a, uint64_t v)
 {
-	__asm__ volatile(GNVD_WRITE_BACK_AGENT GNVD_WAIT_ALL ::: "memory"); /* as gnvd_order_system */
+	__asm__ volatile(GNVD_WRITE_BACK_AGENT GNVD_WAIT_ALL ::: "memory"); /* as gnvd_order_system() */
 	if (w->rank == 0)
 		gnvd_st64(a, v);
 }
 
 /*
- * Does this lane use the queue of the first lane of todo? What is read from that lane changes with todo: else a compiler that knows
- * the address to be the same for all lanes keeps a copy for each of them through the whole call.
+ * Does this lane use the queue of the first lane of todo? The values that are read from that lane change with todo. Otherwise a
+ * compiler that knows the address to be the same for all lanes keeps a copy in each lane for the whole call.
  */
 GNVD_FN int gnvd_same_queue(const struct gpunvme_dq *dq, uint64_t todo)
 {
@@ -145,7 +143,7 @@ GNVD_FN uint32_t gnvd_wave_lanes(void)
 #endif
 }
 
-/* Agent scope: what other waves stored must have left them before one wave writes it out for all. */
+/* Agent scope: the stores of other waves must have left these waves before one wave writes them back for all. */
 GNVD_FN void gnvd_block_sync(const struct gpunvme_dq *dq)
 {
 	(void)dq;
@@ -165,7 +163,7 @@ GNVD_FN uint64_t gnvd_block_min(const struct gpunvme_dq *dq, uint64_t v, uint32_
 	GNVD_SHARED uint64_t least;
 	GNVD_SHARED uint32_t count;
 
-	gnvd_block_sync(dq); /* nobody still reads the result of the call before */
+	gnvd_block_sync(dq); /* no lane still reads the result of the previous call */
 	if (gnvd_block_lane() == 0) {
 		least = ~0ull;
 		count = 0;

@@ -5,7 +5,7 @@
 
 #define GNVD_MEMBER GPUNVME_DEVICE inline __attribute__((always_inline))
 
-/* Return the bytes of the window. A cache over something else has no file: no element can be loaded, so return 0. */
+/* Return the bytes of the window. A cache over something else has no file, so no element can be loaded: return 0. */
 #define GNVD_BYTES(mode, file_kind)                                                                                                \
 	GNVD_FN uint64_t gnvd_bytes(const struct gpunvme_##mode##_queue *src)                                                      \
 	{                                                                                                                          \
@@ -30,7 +30,7 @@ namespace gpunvme {
 
 /*
  * Elements of type T: a[i], a.load_range(i, n, to), and with gpunvme_writable_* a.store(i, value), a.store_range(i, n, from). Each
- * thread has its own. The first failure stays in error(), and an element that could not be loaded is T().
+ * thread has its own array. error() returns the first failure. An element that could not be loaded is T().
  */
 template <typename T, typename Source = gpunvme_cached_queue> class array {
 	static_assert(sizeof(T) == 4 || sizeof(T) == 8 || sizeof(T) == 16, "elements have 4, 8 or 16 bytes");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A workgroup's transfer: one range of a volume, cut into pieces that spread over lanes, queues and members. Only device.h includes
- * this; its rules hold here too.
+ * The transfer of a workgroup: one range of a volume, cut into pieces that are spread over lanes, queues and members. Only device.h
+ * includes this. Its rules hold here, too.
  */
 #ifndef GPUNVME_DEVICE_BLOCK_H
 #define GPUNVME_DEVICE_BLOCK_H
@@ -9,8 +9,9 @@
 #include <gpunvme/device/volume.h>
 
 /*
- * Pieces: within a stripe and within one command, small enough that every lane gets one, but no smaller than a page of 4 KiB.
- * max_blocks may be any number; the PRP lists carry 256 pages from any place of a page. What the drive writes whole is one piece.
+ * Pieces lie within a stripe and within one command. They are small enough that every lane gets one, but no smaller than a page of
+ * 4 KiB. max_blocks may be any number. The PRP lists cover 256 pages from any place in a page. A write that the drive makes
+ * atomically is one piece.
  */
 GNVD_FN uint32_t gnvd_piece_shift(const struct gpunvme_dvol *v, const struct gnvd_part *p, uint32_t op)
 {
@@ -28,7 +29,7 @@ GNVD_FN uint32_t gnvd_piece_shift(const struct gpunvme_dvol *v, const struct gnv
 	return shift;
 }
 
-/* Which of the waves serve member `m`, and which of their lanes is this? With fewer waves than members a wave serves several. */
+/* Which of the waves serve member `m`, and which of their lanes is this? With fewer waves than members, one wave serves several. */
 GNVD_FN void gnvd_share_out(const struct gpunvme_dvol *v, uint32_t m, struct gnvd_part *p)
 {
 	uint32_t width = gnvd_wave_lanes(), lanes = gnvd_block_lanes(), waves = (lanes + width - 1) / width;
@@ -45,8 +46,8 @@ GNVD_FN void gnvd_share_out(const struct gpunvme_dvol *v, uint32_t m, struct gnv
 }
 
 /*
- * All lanes of the wave move the pieces of one member. `failed` is the first failure so far: distance from the start of the
- * transfer in bits 63:16, result in bits 15:0 (an error with bit 15).
+ * Move the pieces of one member. All lanes of the wave call. `failed` is the first failure so far: bits 63:16 are its distance from
+ * the start of the transfer, bits 15:0 its result (an error has bit 15).
  */
 GNVD_FN uint64_t gnvd_run_part(const struct gpunvme_dvol *v, const struct gpunvme_dvbuf *buf, const struct gnvd_part *p,
 				uint32_t op, uint64_t failed)
@@ -80,13 +81,13 @@ GNVD_FN int gnvd_block_rw(const struct gpunvme_dvol *v, const struct gpunvme_dvb
 
 	if (!ret)
 		ret = gnvd_check_transfer_of(v, buf, offset, pos, len, op);
-	if (ret) /* the same for all: they came with the same arguments */
+	if (ret) /* the same for all: their arguments are the same */
 		return ret;
 	any = gnvd_member_dq(v, 0, 0);
 	p.lba = GNVD_BLOCKS(v, pos) + v->lba_first;
 	p.offset = offset;
 	if (GNVD_OPC(op) == GPUNVME_IO_WRITE)
-		gnvd_block_sync(any); /* what the others stored goes out with this lane's */
+		gnvd_block_sync(any); /* this lane also publishes the stores of the others */
 	for (m = gnvd_block_lane() / width % v->members; m < v->members; m += waves) {
 		gnvd_share_out(v, m, &p);
 		if (!gnvd_member_range(v, p.lba, GNVD_BLOCKS(v, len), &p))

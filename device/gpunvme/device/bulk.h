@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * More ways to use a queue than one call for one lane: whole waves together, one thread with many handles, and polling for other
- * threads. Only device.h includes this; its rules hold here too.
+ * threads. Only device.h includes this. Its rules hold here, too.
  */
 #ifndef GPUNVME_DEVICE_BULK_H
 #define GPUNVME_DEVICE_BULK_H
@@ -10,7 +10,7 @@
 
 /* ---- Waves ---- */
 
-#define GPUNVME_NO_TRANSFER (~0ull) /* in place of a length: this thread only takes part */
+#define GPUNVME_NO_TRANSFER (~0ull) /* in place of a length: this thread has no transfer */
 
 GNVD_FN int gnvd_wave_rw(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t pos, uint64_t len,
 			 uint32_t op, int ret)
@@ -105,14 +105,14 @@ GPUNVME_FN int GNVD_QUEUE(wave_write_one)(const struct gpunvme_dq *dq, const str
 
 /* ---- One lane, many handles ---- */
 
-/* The handles of one lane, searched from `from` on and around. */
+/* The handles of one lane. The search begins at `from` and wraps. */
 struct gnvd_any {
 	struct gpunvme_req *req;
 	uint32_t count, from;
 	uint32_t at; /* the handle that the result belongs to */
 };
 
-/* Are all live handles of this queue? Answers -GPUNVME_ESTALE when none is alive. */
+/* Are all live handles of this queue? Return -GPUNVME_ESTALE when there is no live handle. */
 GNVD_FN int gnvd_check_any(const struct gpunvme_dq *dq, struct gnvd_any *any)
 {
 	uint32_t i, live = 0;
@@ -131,7 +131,7 @@ GNVD_FN int gnvd_check_any(const struct gpunvme_dq *dq, struct gnvd_any *any)
 	return live ? 0 : -GPUNVME_ESTALE;
 }
 
-/* Take the first command that is over. */
+/* Take the first command that has ended. */
 GNVD_FN int gnvd_take_any(const struct gpunvme_dq *dq, struct gnvd_any *any, int *ret)
 {
 	uint32_t i, at = any->from;
@@ -146,7 +146,7 @@ GNVD_FN int gnvd_take_any(const struct gpunvme_dq *dq, struct gnvd_any *any, int
 	return 0;
 }
 
-/* As gnvd_look_up(), for all of them: the first reason to give up. */
+/* As gnvd_look_up(), for all handles: return the first reason to give up. */
 GNVD_FN int gnvd_look_up_any(const struct gpunvme_dq *dq, struct gnvd_any *any, uint64_t ticks, uint64_t *until)
 {
 	uint32_t i;
@@ -174,7 +174,7 @@ GNVD_FN int gnvd_wait_any(const struct gpunvme_dq *dq, const struct gnvd_wave *w
 		if (open && gnvd_take_any(dq, any, &ret)) {
 			open = 0;
 		} else if (open && why) {
-			if (any->at < any->count) /* one was silent for the queue's own time-out */
+			if (any->at < any->count) /* one had no completion within the queue's own time-out */
 				gnvd_poison(dq, GPUNVME_ETIMEDOUT);
 			ret = why;
 			open = 0;
@@ -189,18 +189,18 @@ GNVD_FN int gnvd_wait_any(const struct gpunvme_dq *dq, const struct gnvd_wave *w
 }
 
 /**
- * gpunvme_wait_any() - wait until one of several commands is over
+ * gpunvme_wait_any() - wait until one of several commands has ended
  * @dq:    the queue they were submitted to (any view of it)
- * @req:   the handles; those that were consumed before are passed over; the one that is over is consumed
+ * @req:   the handles; those that were consumed before are skipped; the one that has ended is consumed
  * @count: how many
- * @ticks: how long, in ticks of the lane clock (dq->ticks_per_ms); 0: until the queue's own command time-out
- * @index: in: where to begin to look, so that none is passed over for ever (*index + 1 of the call before is fair, any value is
- *         allowed); out: the handle the result is of, or @count when it is of none
+ * @ticks: how long, in ticks of the clock of the threads (dq->ticks_per_ms); 0: until the queue's own command time-out
+ * @index: in: where the search begins; *index + 1 of the previous call is fair, and any value is allowed; out: the handle of the
+ *         result, or @count if it has no handle
  *
  * Return: 0 or the NVMe status of command *index; -GPUNVME_EXDEV, -GPUNVME_ESTALE handle *index is not of this queue, or old;
  * -GPUNVME_ESTALE with *index == @count: no handle was valid. -GPUNVME_ETIMEDOUT with *index == @count after @ticks, and
- * -GPUNVME_ECANCELED, leave all handles valid; with a handle's number that command was silent for the queue's time-out, and the
- * queue is poisoned. Others as gpunvme_wait().
+ * -GPUNVME_ECANCELED, leave all handles valid; with a handle's number that command did not complete within the queue's time-out,
+ * and the queue is poisoned. Others as gpunvme_wait().
  */
 GPUNVME_FN int gpunvme_wait_any(const struct gpunvme_dq *dq, struct gpunvme_req *req, uint32_t count, uint64_t ticks,
 				uint32_t *index)

@@ -1,22 +1,20 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * Commands from the arguments of a call: what is checked before anything is submitted, and the fields that follow from it.
- */
+/* Commands from the arguments of a call: the checks before anything is submitted, and the fields that follow from the arguments. */
 #ifndef GPUNVME_DEVICE_COMMAND_H
 #define GPUNVME_DEVICE_COMMAND_H
 
 #include <gpunvme/device/queue.h>
 
-/* What a call asks for, `op`, is an opcode, and GPUNVME_RW_FUA where its data is to be on the media. */
+/* The request of a call, `op`, is an opcode, with GPUNVME_RW_FUA if its data must be on the media. */
 #define GNVD_OPC(op) ((op) & 0xffu)
 #define GNVD_WRITE(flags) (GPUNVME_IO_WRITE | ((flags) & GPUNVME_FUA))
 
 /* Blocks of so many bytes. A descriptor that is refused may have any shift. */
 #define GNVD_BLOCKS(of, bytes) ((bytes) >> ((of)->lba_shift & 63))
-#define GNVD_NBLOCKS(of, bytes) ((uint32_t)GNVD_BLOCKS(of, bytes)) /* of a length that is checked */
+#define GNVD_NBLOCKS(of, bytes) ((uint32_t)GNVD_BLOCKS(of, bytes)) /* of a checked length */
 #define GNVD_UNALIGNED(of, bytes) ((bytes) & ((1ull << ((of)->lba_shift & 63)) - 1))
 
-/* May this header work on that descriptor, and is it of this kind? */
+/* Does this header support the descriptor, and is it of this kind? */
 GNVD_FN int gnvd_check_head(const struct gpunvme_head *head, uint32_t kind)
 {
 	if (head->version != GPUNVME_HEAD_VERSION)
@@ -47,7 +45,7 @@ GNVD_FN int gnvd_check_window(const struct gpunvme_dq *dq, uint64_t lba, uint64_
 	return GNVD_WITHIN(lba, nblocks, dq->lba_count) ? 0 : -GPUNVME_ERANGE;
 }
 
-/* The same of bytes, as callers say it: whole blocks. */
+/* As above, for bytes, as callers pass them: whole blocks. */
 GNVD_FN int gnvd_check_span(const struct gpunvme_dq *dq, uint64_t pos, uint64_t len, int write)
 {
 	int ret = gnvd_check_dq(dq);
@@ -80,7 +78,7 @@ GNVD_FN int gnvd_check_transfer(const struct gpunvme_dq *dq, const struct gpunvm
 	return ret ? ret : gnvd_check_bytes(dbuf, offset, len);
 }
 
-/* In these two `ret` is what the check of the blocks returned. */
+/* In the next two functions `ret` is the result of the check of the blocks. */
 GNVD_FN int gnvd_check_zero(const struct gpunvme_dq *dq, int ret)
 {
 	return ret ? ret : dq->flags & GPUNVME_DQ_WRITE_ZEROES ? 0 : -GPUNVME_EOPNOTSUPP;
@@ -99,12 +97,12 @@ GNVD_FN uint32_t gnvd_most_zeroes(const struct gpunvme_dq *dq)
 	return (65535u >> (dq->flags >> GPUNVME_DQ_ZEROES_SHIFT)) + 1;
 }
 
-/* Blocks that one command can move to or from `addr`, at least one: a command of none would say 65536. */
+/* Blocks that one command can move to or from `addr`, at least one: NLB of no block would mean 65536. */
 GNVD_FN uint32_t gnvd_blocks_per_command(const struct gpunvme_dq *dq, uint64_t addr, uint32_t nblocks)
 {
 	uint64_t page = 1ull << dq->page_shift, limit = dq->max_blocks ? dq->max_blocks : 1;
 
-	/* The PRP copies keep 1 + page/16 pages unbroken. */
+	/* Each run of 1 + page/16 entries is contiguous in one of the two PRP copies. */
 	if (!(dq->flags & GPUNVME_DQ_SGL)) {
 		uint64_t span = ((page + (page * (page / 16))) - (addr & (page - 1))) >> dq->lba_shift;
 
@@ -114,9 +112,9 @@ GNVD_FN uint32_t gnvd_blocks_per_command(const struct gpunvme_dq *dq, uint64_t a
 }
 
 /*
- * Of the blocks from lba on, those up to where the drive likes transfers to end. A write that it makes whole is not cut. Without a
- * boundary multiples of 2^32 blocks are one, which does no harm. `more` are those behind the first; what it is made of is hidden,
- * because else it would stay in a register for the command.
+ * Of the blocks from lba on, those up to the next boundary at which the drive prefers transfers to end. A write that the drive
+ * makes atomically is not cut. Without a boundary, multiples of 2^32 blocks count as one, which does no harm. `more` counts the
+ * blocks after the first one. Its operands are hidden from compilers, which would keep it in a register for the command.
  */
 GNVD_FN uint32_t gnvd_to_boundary(const struct gpunvme_dq *dq, uint64_t lba, uint32_t nblocks, uint32_t op)
 {
@@ -127,7 +125,9 @@ GNVD_FN uint32_t gnvd_to_boundary(const struct gpunvme_dq *dq, uint64_t lba, uin
 	return (nblocks - 1 < more ? nblocks - 1 : more) + 1;
 }
 
-/* The data pointer: PRP1 and PRP2, or an SGL data block. Nothing is written, the lists were built when the buffer was mapped. */
+/*
+ * Set the data pointer: PRP1 and PRP2, or an SGL data block. Nothing is written: the lists were built when the buffer was mapped.
+ */
 GNVD_FN void gnvd_set_data(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t bytes,
 			   struct gnvd_cmd *c)
 {
@@ -157,7 +157,7 @@ GNVD_FN void gnvd_set_blocks(const struct gpunvme_dq *dq, uint32_t op, uint64_t 
 	c->prp1 = c->prp2 = 0;
 }
 
-/* Deallocate n blocks: its one range stands in the buffer, and goes to the controller as the data of a write does. */
+/* Deallocate n blocks. The range is in the buffer, and the controller reads it like the data of a write. */
 GNVD_FN void gnvd_set_range(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t lba,
 			    uint32_t nblocks, struct gnvd_cmd *c)
 {

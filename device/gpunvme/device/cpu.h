@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * CPU threads as lanes: what platform.h asks for of memory and time. What a wave of threads is stands in cpu_wave.h, who starts
- * them in cpu_launch.h.
- */
+/* CPU threads as lanes: memory and time of platform.h. cpu_wave.h makes waves of threads, and cpu_launch.h starts the threads. */
 #ifndef GPUNVME_DEVICE_CPU_H
 #define GPUNVME_DEVICE_CPU_H
 
@@ -17,7 +14,7 @@
 #endif
 
 #define GNVD_LOOKS 1u
-#ifndef GNVD_SECTOR /* as tests on CPUs say */
+#ifndef GNVD_SECTOR /* tests on CPUs set it */
 #define GNVD_SECTOR 0u
 #endif
 #define GNVD_LOOK_FIRST 1
@@ -54,7 +51,7 @@ GNVD_FN uint32_t gnvd_opaque32(uint32_t v)
 
 GNVD_FN uint32_t gnvd_popc(uint64_t v)
 {
-	/* A CPU's baseline may have no instruction for it, and a lane on its own asks for one bit at most. */
+	/* A CPU's baseline may have no instruction for this, and a lane on its own asks for one bit at most. */
 	if (!(v & (v - 1)))
 		return v != 0;
 	return (uint32_t)__builtin_popcountll(v);
@@ -87,19 +84,19 @@ GNVD_FN uint64_t gnvd_ld_after64(uint64_t a)
 	return __atomic_load_n((const uint64_t *)(uintptr_t)a, __ATOMIC_ACQUIRE);
 }
 
-#define GNVD_GLANCES 128u /* 8 us, where a change of a page takes 50 ns at least */
+#define GNVD_GLANCES 128u /* 8 us; a change of a page takes at least 50 ns */
 
 GNVD_FN uint64_t gnvd_ld_acquire64(uint64_t a)
 {
 	return gnvd_ld_after64(a);
 }
 
-/* Nothing to do: gnvd_ld_after64 has acquired. */
+/* Nothing to do: gnvd_ld_after64() has acquired. */
 GNVD_FN void gnvd_order_agent(void)
 {
 }
 
-/* Nothing to do: gnvd_doorbell releases. */
+/* Nothing to do: gnvd_doorbell() releases. */
 GNVD_FN void gnvd_order_system(void)
 {
 }
@@ -111,7 +108,7 @@ GNVD_FN void gnvd_st32(uint64_t a, uint32_t v)
 
 GNVD_FN void gnvd_st64(uint64_t a, uint64_t v)
 {
-	/* Release, because `fetched` and freed result words hand ring slots over; free of charge on x86. */
+	/* A release, because `fetched` and freed result words hand over ring slots. It costs nothing on x86. */
 	__atomic_store_n((uint64_t *)(uintptr_t)a, v, __ATOMIC_RELEASE);
 }
 
@@ -126,9 +123,9 @@ GNVD_FN uint64_t gnvd_xchg64(uint64_t a, uint64_t v)
 }
 
 /*
- * Not one step: of a word that says DONE only its owner makes something else, and of one whose completion this lane has read only
- * who holds the drain lock, its owner being a lane of the same wave. A second completion of that command that another lane stores
- * meanwhile is of another generation, or neither were taken here, so it is wrong whatever it finds.
+ * These are two steps. Only its owner changes a word that is DONE. Only the holder of the drain lock changes a word whose
+ * completion this lane has read, and the owner is a lane of the same wave. If another lane stores a second completion of that
+ * command meanwhile, that completion is of another generation, or neither would be taken here. So it is wrong in any case.
  */
 GNVD_FN uint64_t gnvd_take64(uint64_t a, uint64_t v)
 {
@@ -185,7 +182,7 @@ GNVD_FN void gnvd_add_release64(uint64_t a, uint64_t v)
 	gnvd_add64(a, v);
 }
 
-/* Who stores it holds the drain lock, which orders him behind whoever stored before. */
+/* The caller holds the drain lock, which orders it after the previous store. */
 GNVD_FN void gnvd_max64(uint64_t a, uint64_t v)
 {
 	gnvd_st64(a, v);
@@ -206,7 +203,9 @@ GNVD_FN void gnvd_load_ring32s(const uint64_t *a, uint32_t *v, uint32_t n)
 		v[i] = gnvd_load_ring32(a[i]);
 }
 
-/* No CPU promises 16 bytes whole, so the host does not set GPUNVME_DQ_CQE16 for CPU lanes; dword 3 first all the same. */
+/*
+ * No CPU guarantees a 16-byte load, so the host does not set GPUNVME_DQ_CQE16 for CPU lanes. Dword 3 is loaded first all the same.
+ */
 GNVD_FN void gnvd_load_ring128(uint64_t a, uint32_t *v)
 {
 	uint32_t i;
@@ -220,7 +219,7 @@ GNVD_FN void gnvd_acquire_ring32(uint64_t a)
 	(void)__atomic_load_n((const uint32_t *)(uintptr_t)a, __ATOMIC_ACQUIRE);
 }
 
-/* The controller's CPU has the line: ask for it before the store that has to wait for it. */
+/* The cache of the controller's CPU has the line: request it before the store, which has to wait for it. */
 GNVD_FN void gnvd_soon(uint64_t a)
 {
 #if defined(__x86_64__)
@@ -271,7 +270,7 @@ GNVD_FN void gnvd_cpu_relax(void)
 #endif
 }
 
-/* Spin, then yield, then sleep: a lane that waits long must not take the core from the controller's thread. */
+/* Spin, then yield, then sleep: a lane that waits long must not keep the core from the controller's thread. */
 GNVD_FN void gnvd_pause(uint32_t turn)
 {
 	if (turn < 64) {
@@ -288,7 +287,7 @@ GNVD_FN void gnvd_pause(uint32_t turn)
 #include <gpunvme/device/cpu_wave.h>
 #include <gpunvme/device/cpu_launch.h>
 
-/* The controller may be a thread that waits for this core: about every 10 us it gets a chance. */
+/* The controller may be a thread that waits for this core. Yield to it about every 10 us. */
 GNVD_FN void gnvd_polled_in_vain(void)
 {
 	static GNVD_THREAD_LOCAL uint32_t polls;

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * Starts CPU threads as the lanes of a kernel.
- */
+/* Start CPU threads as the lanes of a kernel. */
 #ifndef GPUNVME_DEVICE_CPU_LAUNCH_H
 #define GPUNVME_DEVICE_CPU_LAUNCH_H
 

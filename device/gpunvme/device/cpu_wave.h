@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Waves made of threads.
+ * Waves of threads.
  *
- * A wave of width 1 is one thread and costs nothing. A wider wave is that many threads that meet at each ballot and shuffle, so
- * that everything a GPU wave does (chunks, leaders, partly active waves, early exits) really happens. Which lanes are together in
- * a call is decided when it begins: the first to come waits a moment for others, as a GPU would or would not reconverge them.
+ * A wave of width 1 is one thread and costs nothing. A wider wave has that many threads, which meet at each ballot and shuffle. So
+ * chunks, leaders, partly active waves and early exits happen as on a GPU. A group of lanes forms when a call begins: the first
+ * lane waits a moment for others. A GPU may or may not reconverge there, too.
  *
  * The kernel and gpunvme_cpu_launch() must be in the same executable or shared object.
  */
@@ -24,13 +24,13 @@
 /* The lanes that run one call together. */
 struct gnvd_cpu_group {
 	uint64_t queue; /* the lanes of a group use the same queue */
-	enum gnvd_site site; /* and came through the same function */
+	enum gnvd_site site; /* and called the same function */
 	uint64_t mask;
 	uint32_t closed;  /* mask is final */
 	uint32_t arrived; /* at the current meeting */
 	uint32_t meeting; /* number of meetings completed */
 	uint32_t left;    /* lanes that have finished with the group */
-	uint64_t value[2][GNVD_CPU_WIDTH]; /* by parity of the meeting: nobody can be two meetings ahead */
+	uint64_t value[2][GNVD_CPU_WIDTH]; /* by parity of the meeting: no lane can be two meetings ahead */
 };
 
 struct gnvd_cpu_wave {
@@ -39,7 +39,7 @@ struct gnvd_cpu_wave {
 	uint64_t free_groups;
 	uint32_t inside; /* lanes that are in some group */
 	uint32_t live;   /* lanes whose kernel has not returned */
-	uint32_t lanes;  /* there were */
+	uint32_t lanes;  /* of the whole wave */
 	uint32_t number;
 	struct gnvd_cpu_group group[GNVD_CPU_WIDTH];
 };
@@ -72,7 +72,7 @@ GNVD_FN void gnvd_cpu_spin(uint32_t turn)
 		sched_yield();
 }
 
-/* Each lane gives a value; returns when all have, with the array of values by lane. */
+/* Each lane passes a value. Return when all have, with the array of values by lane. */
 GNVD_FN const uint64_t *gnvd_cpu_meet(uint64_t v)
 {
 	struct gnvd_cpu_lane *self = gnvd_cpu_self;
@@ -122,7 +122,7 @@ GNVD_FN uint64_t gnvd_shfl64(const struct gnvd_wave *w, uint64_t v, uint32_t lan
 	return gnvd_cpu_shfl(w, v, lane);
 }
 
-/* A thread is alone in what it runs. */
+/* A thread runs alone. */
 GNVD_FN int gnvd_first(void)
 {
 	return 1;
@@ -149,21 +149,21 @@ GNVD_FN void gnvd_meet_release(const struct gnvd_wave *w)
 	gnvd_meet(w);
 }
 
-/* Behind a gnvd_meet. */
+/* Called after gnvd_meet(). */
 GNVD_FN void gnvd_release_to64(const struct gnvd_wave *w, uint64_t a, uint64_t v)
 {
 	if (w->rank == 0)
 		__atomic_store_n((uint64_t *)(uintptr_t)a, v, __ATOMIC_RELEASE);
 }
 
-/* The mask is final: let the members go on. The wave's lock is held. */
+/* The mask is final: let the members continue. The caller holds the wave's lock. */
 static inline void gnvd_cpu_close(struct gnvd_cpu_wave *wave)
 {
 	__atomic_store_n(&wave->forming->closed, 1, __ATOMIC_RELEASE);
 	wave->forming = NULL;
 }
 
-/* Nobody else can come: all lanes are in groups, or, where they must come to this one, all are in this one. */
+/* No other lane can join: all lanes are in groups, or, if they must join this one, all are in it. */
 static inline void gnvd_cpu_close_if_all(struct gnvd_cpu_wave *wave)
 {
 	struct gnvd_cpu_group *g = wave->forming;
@@ -185,13 +185,13 @@ static inline void gnvd_cpu_open(struct gnvd_cpu_wave *wave, uint64_t queue, enu
 	__atomic_store_n(&g->closed, 0, __ATOMIC_RELAXED);
 }
 
-/* Turns for which a lane waits for others: of those that may come, and of those that have to. The latter is about a second. */
+/* Turns that a lane waits for others: for those that may join, and for those that must. The latter is about a second. */
 #define GNVD_CPU_MAY_COME 48u
 #define GNVD_CPU_MUST_COME (1u << 20)
 
 /*
- * Join the group that is forming, or open one. A group closes when all lanes of the wave are in groups, when somebody comes that
- * does not fit, or when its members have waited long enough.
+ * Join the group that is forming, or open one. A group closes when all lanes of the wave are in groups, when a lane comes that does
+ * not fit, or when its members have waited long enough.
  */
 static inline void gnvd_cpu_join(struct gnvd_cpu_lane *self, uint64_t queue, enum gnvd_site site)
 {
@@ -226,7 +226,7 @@ static inline void gnvd_cpu_join(struct gnvd_cpu_lane *self, uint64_t queue, enu
 #define GNVD_ALONE(w) ((w)->count == 1)
 #define GNVD_OWNS(w) (!((w)->mask & ((w)->mask + 1)))
 
-/* A lane on its own is lane 0 of a wave of one, which the compiler knows in the first copy. */
+/* A lane on its own is lane 0 of a wave of one. In the first copy the compiler knows that. */
 #define GNVD_APART(w, alone, together)                                                                                             \
 	do {                                                                                                                       \
 		if (gnvd_cpu_alone(&(w))) {                                                                                        \
@@ -257,7 +257,7 @@ GNVD_FN void gnvd_enter(struct gnvd_wave *w, const struct gpunvme_dq *dq, enum g
 
 GNVD_FN uint32_t gnvd_hint(void)
 {
-	return gnvd_cpu_self ? gnvd_cpu_self->lane : 0; /* its leader's, of a wave */
+	return gnvd_cpu_self ? gnvd_cpu_self->lane : 0; /* in a wave: the lane of its leader */
 }
 
 GNVD_FN void gnvd_leave(const struct gnvd_wave *w)

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * NVIDIA GPUs, by nvcc or clang: what platform.h asks for, as PTX. Lanes of one warp may be at different places; masks say who
- * is here.
+ * NVIDIA GPUs, compiled by nvcc or clang: the functions of platform.h, as PTX. Lanes of one warp may be at different instructions.
+ * Masks have the lanes that are together.
  */
 #ifndef GPUNVME_DEVICE_CUDA_H
 #define GPUNVME_DEVICE_CUDA_H
 
 #define GNVD_LOOKS 8u
-#ifndef GNVD_SECTOR /* as tests on CPUs say */
+#ifndef GNVD_SECTOR /* tests on CPUs set it */
 #define GNVD_SECTOR 1u
 #endif
 #define GNVD_LOOK_FIRST 0
@@ -76,13 +76,13 @@ GNVD_FN uint64_t gnvd_ld64(uint64_t a)
 	return v;
 }
 
-/* The dependency on the loaded value orders later stores; a lane that goes on to load takes gnvd_order_agent first. */
+/* The dependency on the loaded value orders later stores. A lane that loads next calls gnvd_order_agent() first. */
 GNVD_FN uint64_t gnvd_ld_after64(uint64_t a)
 {
 	return gnvd_ld64(a);
 }
 
-#define GNVD_GLANCES 16u /* 64 us, where a change of a page takes a microsecond at least: several atomics, one behind the other */
+#define GNVD_GLANCES 16u /* 64 us; a change of a page takes at least 1 us: several atomics in turn */
 
 GNVD_FN uint64_t gnvd_ld_acquire64(uint64_t a)
 {
@@ -182,7 +182,7 @@ GNVD_FN void gnvd_add64(uint64_t a, uint64_t v)
 	__asm__ volatile("red.relaxed.gpu.global.add.u64 [%0], %1;" : : "l"(a), "l"(v) : "memory");
 }
 
-/* A warp is on one multiprocessor: what one lane acquires or releases is all lanes', behind or before a meeting. */
+/* A warp is on one multiprocessor: an acquire or release of one lane holds for all lanes after or before a meeting. */
 GNVD_FN uint64_t gnvd_fetch_add_acquire64(uint64_t a, uint64_t v)
 {
 	uint64_t old;
@@ -241,7 +241,7 @@ GNVD_FN void gnvd_store_sqe(uint64_t a, const uint32_t *w, uint32_t cid)
 			 : : "l"(a), "r"(w[12]), "r"(w[13]), "r"(w[14]), "r"(w[15]) : "memory");
 }
 
-/* Coherence of one word keeps doorbells of successive lock holders in order; the lock's release carries the rest. */
+/* The coherence of one word keeps doorbells of successive lock holders in order. The release of the lock covers the rest. */
 GNVD_FN void gnvd_doorbell(uint64_t a, uint32_t v)
 {
 	__asm__ volatile("st.relaxed.sys.global.u32 [%0], %1;" : : "l"(a), "r"(v) : "memory");

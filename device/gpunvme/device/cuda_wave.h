@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Waves and workgroups of NVIDIA GPUs. Lanes of one warp may be at different places: masks say who is here. */
+/*
+ * Waves and workgroups of NVIDIA GPUs. Lanes of one warp may be at different instructions. Masks have the lanes that are together.
+ */
 #ifndef GPUNVME_DEVICE_CUDA_WAVE_H
 #define GPUNVME_DEVICE_CUDA_WAVE_H
 
@@ -70,10 +72,10 @@ GNVD_FN void gnvd_release_to64(const struct gnvd_wave *w, uint64_t a, uint64_t v
 #define GNVD_EACH_QUEUE(dq)
 
 #define GNVD_ALONE(w) ((w)->count == 1)
-/* Not of a lane on its own: where many wait for a queue, what it does for itself under the drain lock may keep others waiting. */
+/* Not for a lane on its own: if many lanes wait for a queue, its own work under the drain lock could keep the others waiting. */
 #define GNVD_OWNS(w) ((w)->count > 1 && (w)->mask == 0xffffffffull)
 
-/* Three copies: of a lane on its own, which needs no votes, of a whole wave, whose mask and ranks are known, and of any. */
+/* Three copies: for a lane on its own, which needs no votes, for a whole wave, whose mask and ranks are known, and for any wave. */
 #define GNVD_APART(w, alone, together)                                                                                             \
 	do {                                                                                                                       \
 		if ((w).count == 1) {                                                                                              \
@@ -96,7 +98,7 @@ GNVD_FN void gnvd_enter(struct gnvd_wave *w, const struct gpunvme_dq *dq, enum g
 
 	if (site < GNVD_SITE_WAVE)
 		__asm__ volatile("activemask.b32 %0;" : "=r"(mask) : : "memory");
-	else /* waits for every lane that has not left the kernel, and answers which those are */
+	else /* wait for every lane that has not left the kernel, and return these lanes */
 		__asm__ volatile("{ .reg .pred p; setp.eq.u32 p, 0, 0; vote.sync.ballot.b32 %0, p, 0xffffffff; }" : "=r"(mask) : : "memory");
 	__asm__ volatile("match.any.sync.b64 %0, %1, %2;" : "=r"(mask) : "l"(dq->state), "r"(mask) : "memory");
 	__asm__("mov.u32 %0, %%lanemask_lt;" : "=r"(below));
@@ -189,7 +191,7 @@ GNVD_FN uint64_t gnvd_block_min(const struct gpunvme_dq *dq, uint64_t v, uint32_
 	GNVD_SHARED uint64_t least;
 	GNVD_SHARED uint32_t count;
 
-	gnvd_block_sync(dq); /* nobody still reads the result of the call before */
+	gnvd_block_sync(dq); /* no lane still reads the result of the previous call */
 	if (gnvd_block_lane() == 0) {
 		least = ~0ull;
 		count = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Deliver: completions that were read and checked go where their owners look, or at once to the lanes of the wave that drains.
+ * Deliver: store checked completions in the result words of their owners, or give them to the lanes of the draining wave at once.
  */
 #ifndef GPUNVME_DEVICE_DELIVER_H
 #define GPUNVME_DEVICE_DELIVER_H
@@ -8,34 +8,34 @@
 #include <gpunvme/device/queue.h>
 
 /*
- * Completions each lane looks at in one go, so that their loads overlap: more of them for few fast queues, fewer for few registers.
- * One for each lane of a wave is more than a drive completes in a round trip.
+ * Completions that each lane looks at in one look, so that their loads overlap. Use more of them for few fast queues, fewer for few
+ * registers. One for each lane of a wave is more than a drive completes in a round trip.
  */
 #if defined(GPUNVME_CQ_BATCH)
 #define GNVD_BATCH GPUNVME_CQ_BATCH
 #else
 #define GNVD_BATCH GNVD_LOOKS
 #endif
-/* Of a narrow wave each load is a request of its own; more of them do more harm to other queues than good. */
+/* In a narrow wave each load is a request of its own. More of them slow down other queues more than they help this one. */
 #define GNVD_NARROW 8u
 #define GNVD_NARROW_BATCH (GNVD_BATCH < 4u ? GNVD_BATCH : 4u)
 #define GNVD_MOST_OF(w) ((w)->count >= GNVD_NARROW ? GNVD_BATCH : GNVD_NARROW_BATCH)
 
 /*
- * New completions as one lane sees them: entry i is `count` positions behind entry i - 1. Always begun with zeroes: of what is not
- * set on every path a compiler keeps what it was in the turn before.
+ * New completions as one lane sees them. Entry i is `count` positions after entry i - 1. It begins with zeroes: a compiler keeps
+ * the last turn's value of a field that is not set on every path.
  */
 struct gnvd_batch {
 	uint32_t dw2[GNVD_BATCH], dw3[GNVD_BATCH];
-	uint32_t looked; /* entries of each lane that are looked at, the same for all lanes */
+	uint32_t looked; /* entries of each lane in this look, the same for all lanes */
 	uint32_t mine;  /* bit i: entry i is new */
-	uint32_t wrong; /* bit i: and the device broke the protocol with it */
-	uint32_t delta; /* how far the last one of this lane moves fetched */
-	uint32_t total; /* of the wave, from pos on without a gap */
-	uint32_t skip;  /* entries before pos that the look began with */
+	uint32_t wrong; /* bit i: the device broke the protocol with entry i */
+	uint32_t delta; /* how far the last entry of this lane moves fetched */
+	uint32_t total; /* new entries of the wave, from pos on without a gap */
+	uint32_t skip;  /* entries before pos in this look */
 };
 
-/* A command nobody waits for is over. */
+/* A detached command has ended. */
 GNVD_FN void gnvd_finish_detached(const struct gpunvme_dq *dq, uint32_t cid, uint64_t gen, uint32_t status)
 {
 	if (status & GPUNVME_ST_CODE)
@@ -45,16 +45,16 @@ GNVD_FN void gnvd_finish_detached(const struct gpunvme_dq *dq, uint32_t cid, uin
 }
 
 /*
- * A wave's own commands, whose identifiers and positions are in a row, by rank, and whose lanes are their ranks. What it finds of
- * these while it drains it takes at once: no result word says DONE, and no lane looks there. On AMD GPUs, which compile one copy
- * for all waves, none are told apart.
+ * The commands of the wave itself. Their identifiers and positions are contiguous by rank, and the lanes are the ranks. A drain
+ * that finds one of these takes it at once: no result word becomes DONE, and no lane looks there. AMD GPUs compile one copy for all
+ * waves, which does not use this.
  */
 struct gnvd_own {
-	uint64_t gen;    /* of the first one's result word */
-	uint64_t lanes;  /* those that wait for theirs */
-	uint32_t cid;    /* the first one's */
-	uint32_t over;   /* this lane's is, */
-	uint32_t status; /* with this */
+	uint64_t gen;    /* of the result word of the first one */
+	uint64_t lanes;  /* lanes that wait for theirs */
+	uint32_t cid;    /* of the first one */
+	uint32_t over;   /* the command of this lane has ended, ... */
+	uint32_t status; /* ... with this status */
 };
 
 /* The wave has places for the commands of the lanes with `mine` set. */
@@ -85,8 +85,8 @@ GNVD_FN uint32_t gnvd_owner(const struct gpunvme_dq *dq, const struct gnvd_own *
 }
 
 /*
- * The rank to which this lane's one entry goes at once. Of a wave only where lanes and owners are as far apart, *shift, for all of
- * them: one shuffle brings each its own then, and controllers that complete in order make it so.
+ * The rank that takes this lane's one entry at once. In a wave this needs the same distance, *shift, from lane to owner in all
+ * lanes. Then one shuffle moves all entries. Controllers that complete in order make the distance the same.
  */
 GNVD_FN uint32_t gnvd_find_owner(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gnvd_batch *b,
 				 const struct gnvd_own *own, uint32_t *shift)
@@ -103,8 +103,8 @@ GNVD_FN uint32_t gnvd_find_owner(const struct gpunvme_dq *dq, const struct gnvd_
 }
 
 /*
- * Store completions where their owners look, behind a gnvd_order_agent; or take the one entry, for `owner`: that acquires, as
- * whoever takes a result does. old: what was there.
+ * Store completions in their result words, after gnvd_order_agent(). Or take the one entry for `owner`, which acquires as
+ * gnvd_take() does. old: the previous words.
  */
 GNVD_FN void gnvd_deliver(const struct gpunvme_dq *dq, const struct gnvd_batch *b, uint64_t *old, uint32_t most,
 			  const struct gnvd_own *own, uint32_t owner)
@@ -115,12 +115,12 @@ GNVD_FN void gnvd_deliver(const struct gpunvme_dq *dq, const struct gnvd_batch *
 		old[i] = 0;
 		if (owner != GNVD_NOBODY)
 			old[i] = gnvd_take64(gnvd_result_at(dq, own->cid + owner), own->gen + GNVD_GEN_ONE * owner);
-		else if ((b->mine & ~b->wrong) >> i & 1) /* one atomic makes the word DONE and tells what it was */
+		else if ((b->mine & ~b->wrong) >> i & 1) /* one atomic makes the word DONE and returns the old one */
 			old[i] = gnvd_or_after64(gnvd_result_at(dq, gnvd_cid_of(dq, b->dw3[i])), gnvd_outcome(dq, b->dw3[i]));
 	}
 }
 
-/* Look at what the words were. Returns the bits of wrong entries: those of a command that is over, or of another generation. */
+/* Check the old words. Return the bits of wrong entries: their command has ended, or is of another generation. */
 GNVD_FN uint32_t gnvd_settle(const struct gpunvme_dq *dq, const struct gnvd_batch *b, const uint64_t *old, uint32_t most)
 {
 	uint32_t i, wrong = b->wrong;
@@ -136,7 +136,7 @@ GNVD_FN uint32_t gnvd_settle(const struct gpunvme_dq *dq, const struct gnvd_batc
 	return wrong;
 }
 
-/* Each lane gets what was taken of its own, and acquired. */
+/* Give each lane the completion that was taken for it, with what it acquired. */
 GNVD_FN void gnvd_hand_over(const struct gnvd_wave *w, const struct gnvd_batch *b, int taken, uint32_t shift, struct gnvd_own *own)
 {
 	uint32_t from = w->rank - shift < w->count ? w->rank - shift : 0, status;

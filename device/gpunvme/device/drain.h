@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * Drain: whoever holds the lock checks completions and stores them where their owners look.
- */
+/* Drain: the holder of the lock checks completions and stores them in the result words of their owners. */
 #ifndef GPUNVME_DEVICE_DRAIN_H
 #define GPUNVME_DEVICE_DRAIN_H
 
@@ -16,11 +14,11 @@ GNVD_FN void gnvd_poison_protocol(const struct gpunvme_dq *dq, uint64_t cqe)
 	gnvd_poison(dq, GPUNVME_EPROTO);
 }
 
-/* What the holder of the drain lock knows. Of positions that are only compared with near ones the lower half is enough. */
+/* What the holder of the drain lock knows. The lower half of a position is enough where it is compared with near ones only. */
 struct gnvd_drain {
 	uint64_t pos;     /* completions consumed */
 	uint64_t fetched; /* as in the state */
-	uint32_t pub;     /* at least what it was when the completions were seen */
+	uint32_t pub;     /* at least its value when the completions were seen */
 	uint32_t rung;    /* pos at the last CQ doorbell */
 };
 
@@ -31,8 +29,9 @@ GNVD_FN uint64_t gnvd_cqe_at(const struct gpunvme_dq *dq, const struct gnvd_wave
 }
 
 /*
- * The doorbell that a completion answers was rung behind the store of pub, but d->pub was loaded before the completion was, or
- * beside it. Look again; after 10 ms believe the device wrong. Returns how far fetched may move; as int32_t, below 0: not at all.
+ * The doorbell of a completed command follows the store of pub, but d->pub was loaded before the completion or at the same time. So
+ * load pub again. After 10 ms count the device as wrong. Return how far fetched may move. As int32_t, a negative number means: not
+ * at all.
  */
 GNVD_FN uint32_t gnvd_wait_pub(const struct gpunvme_dq *dq, const struct gnvd_drain *d, uint32_t delta)
 {
@@ -46,13 +45,13 @@ GNVD_FN uint32_t gnvd_wait_pub(const struct gpunvme_dq *dq, const struct gnvd_dr
 	return rung;
 }
 
-/* A lane on its own loads the second entry of a sector when the first turned out to be new: only then are there two loads of it. */
+/* A lane on its own loads the second entry of a sector only after it found the first one new, so most sectors are loaded once. */
 GNVD_FN int gnvd_by_sectors(const struct gpunvme_dq *dq, const struct gnvd_wave *w)
 {
 	return GNVD_SECTOR && w->count == 1 && dq->flags & GPUNVME_DQ_CQE16;
 }
 
-/* Entry i of such a lane is the second one of a sector, the first being looked at, too. */
+/* Entry i of such a lane is the second one of a sector, and the look includes the first one. */
 #define GNVD_IS_SECOND(d, i) ((i) && ((uint32_t)(d)->pos + (i)) & GNVD_SECTOR)
 
 GNVD_FN void gnvd_load_cqe(const struct gpunvme_dq *dq, const struct gnvd_wave *w, uint64_t from, struct gnvd_batch *b, uint32_t i)
@@ -64,7 +63,7 @@ GNVD_FN void gnvd_load_cqe(const struct gpunvme_dq *dq, const struct gnvd_wave *
 	b->dw3[i] = whole[3];
 }
 
-/* Start to load the entries behind d->pos: where they may be read whole dwords 2 and 3, else dword 3. */
+/* Start to load the entries from d->pos on: dwords 2 and 3 where a 16-byte load is whole, else dword 3. */
 GNVD_FN void gnvd_load_cqes(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gnvd_drain *d,
 			    struct gnvd_batch *b, uint32_t most)
 {
@@ -85,13 +84,13 @@ GNVD_FN void gnvd_load_cqes(const struct gpunvme_dq *dq, const struct gnvd_wave 
 	}
 }
 
-/* Does dword 3 of the entry at pos hold the phase of this round? */
+/* Does dword 3 of the entry at pos have the phase of this round? */
 GNVD_FN uint32_t gnvd_is_new(const struct gpunvme_dq *dq, uint32_t pos, uint32_t dw3)
 {
 	return (dw3 >> 16 & 1) == (~(pos >> dq->cq_shift) & 1);
 }
 
-/* What gnvd_load_cqes() left for later. Where the first one of a sector is not new the second is not asked for. */
+/* Load the entries that gnvd_load_cqes() left. The second one of a sector is not loaded while the first one is not new. */
 GNVD_FN void gnvd_load_seconds(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gnvd_drain *d,
 			       struct gnvd_batch *b, uint32_t most)
 {
@@ -102,7 +101,7 @@ GNVD_FN void gnvd_load_seconds(const struct gpunvme_dq *dq, const struct gnvd_wa
 			gnvd_load_cqe(dq, w, d->pos, b, i);
 }
 
-/* Which of them are new: dword 3 holds the phase, and once it is new the rest of the entry is. */
+/* Find the new entries. The phase is in dword 3. When dword 3 is new, the rest of the entry is, too. */
 GNVD_FN void gnvd_find_new(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gnvd_drain *d,
 			   struct gnvd_batch *b, uint32_t most)
 {
@@ -122,7 +121,7 @@ GNVD_FN void gnvd_find_new(const struct gpunvme_dq *dq, const struct gnvd_wave *
 	}
 	b->total -= b->total ? b->skip : 0;
 	if (b->mine && !(dq->flags & GPUNVME_DQ_CQE16)) {
-		for (i = 0; i < most; i++) { /* entries that are not new are not touched */
+		for (i = 0; i < most; i++) { /* skip entries that are not new */
 			at[i] = gnvd_cqe_at(dq, w, d->pos - b->skip, b->mine >> i & 1 ? i : 0) + 8;
 			gnvd_acquire_ring32(at[i] + 4); /* pairs with the controller's write of the entry */
 		}
@@ -131,12 +130,12 @@ GNVD_FN void gnvd_find_new(const struct gpunvme_dq *dq, const struct gnvd_wave *
 }
 
 /*
- * A device is not trusted: a completion of another queue, of no command, or with an SQ head outside [fetched, pub] is wrong.
- * gnvd_settle() finds those of no command in flight.
+ * Do not trust the device: a completion of another queue, of no command, or with an SQ head outside [fetched, pub] is wrong.
+ * gnvd_settle() finds completions of commands that are not in flight.
  */
 GNVD_FN void gnvd_check_cqes(const struct gpunvme_dq *dq, const struct gnvd_drain *d, struct gnvd_batch *b, uint32_t most)
 {
-	int32_t rung = (int32_t)(d->pub - (uint32_t)d->fetched); /* below 0 when fetched has moved past what pub was */
+	int32_t rung = (int32_t)(d->pub - (uint32_t)d->fetched); /* negative when fetched has passed the old value of pub */
 	uint32_t i, sqhd;
 
 	b->wrong = b->delta = 0;
@@ -145,7 +144,7 @@ GNVD_FN void gnvd_check_cqes(const struct gpunvme_dq *dq, const struct gnvd_drai
 			continue;
 		sqhd = b->dw2[i] & GPUNVME_CQE_DW2_SQHD;
 		b->delta = (sqhd - (uint32_t)d->fetched) & ((1u << dq->sq_shift) - 1);
-		if ((int32_t)b->delta > rung && !b->wrong) /* who lies is waited for once */
+		if ((int32_t)b->delta > rung && !b->wrong) /* wait once for a wrong device */
 			rung = (int32_t)gnvd_wait_pub(dq, d, b->delta);
 		if (b->dw2[i] >> 16 != dq->qid || sqhd >> dq->sq_shift || (int32_t)b->delta > rung ||
 		    gnvd_cid_of(dq, b->dw3[i]) >= dq->cids)
@@ -167,7 +166,7 @@ GNVD_FN void gnvd_count(const struct gpunvme_dq *dq, const struct gnvd_batch *b,
 	}
 	if (!GNVD_KEEPS(dq, GPUNVME_DQ_LATENCY) || !good)
 		return;
-	for (i = 0; i < most; i++) /* taken: a second completion of the same command counts nothing */
+	for (i = 0; i < most; i++) /* take the time: a second completion of the command counts nothing */
 		written[i] = good >> i & 1 ? gnvd_and64(gnvd_written_at(dq, gnvd_cid_of(dq, b->dw3[i])), 0) : 0;
 	now = gnvd_clock();
 	for (i = 0; i < most; i++)
@@ -175,7 +174,7 @@ GNVD_FN void gnvd_count(const struct gpunvme_dq *dq, const struct gnvd_batch *b,
 			gnvd_add64(gnvd_result_at(dq, 2 * dq->cids + gnvd_bucket(now > written[i] ? now - written[i] : 0)), 1);
 }
 
-/* Take the drain lock: d->pos is known then. Returns 0 when another wave has it, else how many commands may be over, at least 1. */
+/* Take the drain lock, and set d->pos. Return 0 if another wave has it, else how many commands may have completed, at least 1. */
 GNVD_FN uint32_t gnvd_begin_drain(const struct gpunvme_dq *dq, const struct gnvd_wave *w, struct gnvd_drain *d)
 {
 	uint64_t word = 1, pub = 0;
@@ -197,8 +196,8 @@ GNVD_FN uint32_t gnvd_begin_drain(const struct gpunvme_dq *dq, const struct gnvd
 }
 
 /*
- * Behind the lock: look for completions, where `in_flight` commands may be over. At places for half of them: what is read in vain
- * takes the place of commands on a full link.
+ * Look for completions, with the lock held. `in_flight` commands may have completed. Look at places for half of them: on a full
+ * link, loads in vain take the place of commands.
  */
 GNVD_FN void gnvd_first_look(const struct gpunvme_dq *dq, const struct gnvd_wave *w, struct gnvd_drain *d, struct gnvd_batch *b,
 			     uint32_t in_flight, uint32_t most)
@@ -214,17 +213,17 @@ GNVD_FN void gnvd_first_look(const struct gpunvme_dq *dq, const struct gnvd_wave
 	rung = (uint32_t)gnvd_ld64(GNVD_STATE(dq, cq_rung));
 	poison = gnvd_ld32(GNVD_STATE(dq, poison));
 	gnvd_load_cqes(dq, w, d, b, most);
-	d->fetched = gnvd_same64(fetched); /* behind the loads, which overlap */
+	d->fetched = gnvd_same64(fetched); /* after the loads, which overlap */
 	d->pub = gnvd_same32(pub);
 	d->rung = gnvd_same32(rung);
 	gnvd_find_new(dq, w, d, b, most);
 	if (gnvd_bcast32(w, poison) == GPUNVME_EPROTO)
-		b->mine = b->total = 0; /* nothing is waited for any more */
+		b->mine = b->total = 0; /* no thread waits for these any more */
 	gnvd_check_cqes(dq, d, b, most);
 	gnvd_join();
 }
 
-/* Deliver what was read, and read behind it meanwhile. Returns the lanes that saw the device break the protocol. */
+/* Deliver the entries that were read, and load the next ones meanwhile. Return the lanes that saw the device break the protocol. */
 GNVD_FN uint64_t gnvd_drain_turn(const struct gpunvme_dq *dq, const struct gnvd_wave *w, struct gnvd_drain *d, struct gnvd_batch *b,
 				 int more, uint32_t most, struct gnvd_own *own)
 {
@@ -237,7 +236,7 @@ GNVD_FN uint64_t gnvd_drain_turn(const struct gpunvme_dq *dq, const struct gnvd_
 	if (own)
 		owner = gnvd_find_owner(dq, w, b, own, &shift);
 	if (!own || gnvd_ballot(w, b->mine & ~b->wrong && owner == GNVD_NOBODY))
-		gnvd_order_agent(); /* one for all: the results are released behind what was read */
+		gnvd_order_agent(); /* one fence for all: it releases the results after the loads of the entries */
 	more = more && !lanes && n + skip == most * w->count;
 	d->pos += n;
 	if (more)
@@ -268,11 +267,12 @@ GNVD_FN uint64_t gnvd_drain_turn(const struct gpunvme_dq *dq, const struct gnvd_
 	return lanes;
 }
 
-#define GNVD_DRAIN_TURNS 16u /* then others may drain: the holder has results of its own to look at */
+#define GNVD_DRAIN_TURNS 16u /* then another wave may drain: the holder has results of its own to look at */
 
 /*
- * Behind the lock: turn completions into results, at most `most` entries of each lane at a time, and let go. On CUDA, where a
- * release is a fence, who has not rung needs none: `fetched` only grows, and completions say what the next holder has not seen.
+ * Turn completions into results, with the lock held, at most `most` entries of each lane at a time, then release the lock. On CUDA
+ * a release is a fence. A holder that rang no doorbell needs none: `fetched` only grows, and the next holder learns the rest from
+ * completions.
  */
 GNVD_FN void gnvd_drain_on(const struct gpunvme_dq *dq, const struct gnvd_wave *w, uint64_t pos, uint32_t in_flight, uint32_t turns,
 			   uint32_t most, struct gnvd_own *own)
@@ -302,14 +302,14 @@ GNVD_FN void gnvd_drain_on(const struct gpunvme_dq *dq, const struct gnvd_wave *
 			gnvd_st64(GNVD_STATE(dq, drain), d.pos << 1);
 			return;
 		}
-		/* Doorbells of successive holders come in order, and they know of the poison */
+		/* Doorbells of successive holders arrive in order, and the next holder sees the poison. */
 		gnvd_st_release64(GNVD_STATE(dq, drain), d.pos << 1);
 	}
 }
 
 /*
- * Turn completions into results, unless another wave is at it. Where few are to come, one look that needs few registers, and the
- * wave takes what is its own; `own` may be NULL.
+ * Turn completions into results, unless another wave does so. If few completions are expected, one look with few registers is
+ * enough, and the wave takes its own completions at once. `own` may be NULL.
  */
 GNVD_FN void gnvd_drain_for(const struct gpunvme_dq *dq, const struct gnvd_wave *w, struct gnvd_own *own)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * An array larger than memory, from a kernel: elements of 4, 8 or 16 bytes, and ranges of them. Elements lie side by side from the
- * first byte of a cache's window. The rules of page.h hold here too. A thread holds a page for no longer than its call.
+ * An array larger than memory, from a kernel: elements of 4, 8 or 16 bytes, and ranges of them. Elements are contiguous from the
+ * first byte of a cache's window. The rules of page.h hold here, too. A thread holds a page for no longer than its call.
  */
 #ifndef GPUNVME_DEVICE_ELEMENTS_H
 #define GPUNVME_DEVICE_ELEMENTS_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Files: where their bytes lie, and how one thread reads and writes them. The first argument of each call is a struct
- * gpunvme_cursor, which names queue and file. Only device.h includes this; its rules hold here too.
+ * gpunvme_cursor, which names queue and file. Only device.h includes this. Its rules hold here, too.
  */
 #ifndef GPUNVME_DEVICE_FILE_H
 #define GPUNVME_DEVICE_FILE_H
@@ -10,7 +10,7 @@
 
 /* ---- Where a byte lies ---- */
 
-/* What comes next of a transfer: blocks of one extent, or of a hole. */
+/* The next part of a transfer: blocks of one extent, or of a hole. */
 struct gnvd_run_of_file {
 	uint64_t lba;
 	uint64_t nblocks;
@@ -18,8 +18,8 @@ struct gnvd_run_of_file {
 };
 
 /*
- * The extent of a block, and what is left of it. The lane's last extent is looked at first, then the one behind it: who reads on
- * needs no search.
+ * Find the extent of a block, and the blocks that remain in it. Look at the last extent of the lane first, then at the next one, so
+ * a sequential read needs no search.
  */
 GNVD_FN void gnvd_find_extent(const struct gpunvme_dfile *file, uint64_t block, uint32_t *last, struct gnvd_run_of_file *run)
 {
@@ -43,7 +43,7 @@ GNVD_FN void gnvd_find_extent(const struct gpunvme_dfile *file, uint64_t block, 
 
 /* ---- Bytes ---- */
 
-/* Copy bytes in lane memory; from 0: zeroes. */
+/* Copy bytes in the memory of the lanes. `from` 0: store zeroes. */
 GNVD_FN void gnvd_copy_bytes(uint64_t to, uint64_t from, uint64_t n)
 {
 	uint64_t i = 0;
@@ -91,7 +91,7 @@ GNVD_FN uint64_t gnvd_file_bytes(const struct gpunvme_dfile *file, uint64_t pos,
 	return GNVD_OPC(op) == GPUNVME_IO_WRITE || len < left ? len : left;
 }
 
-/* The blocks that come next, at most those of `left` bytes: of a hole, of one extent, or one that goes through the bounce area. */
+/* Find the next blocks, at most those of `left` bytes: of a hole, of one extent, or one block that goes through the bounce area. */
 GNVD_FN void gnvd_next_run(const struct gpunvme_dq *dq, const struct gpunvme_dfile *file, uint32_t *last, uint64_t pos,
 			   uint64_t left, int bounce, struct gnvd_run_of_file *run)
 {
@@ -103,7 +103,7 @@ GNVD_FN void gnvd_next_run(const struct gpunvme_dq *dq, const struct gpunvme_dfi
 	run->nblocks = n < run->nblocks ? n : run->nblocks;
 }
 
-/* May those blocks be moved there? Results are hidden from compilers: in a loop that calls this they would stay in registers. */
+/* May those blocks be moved there? Results are hidden from compilers, which in a loop would keep them in registers. */
 GNVD_FN int gnvd_check_run(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t at, uint64_t lba,
 			   uint32_t nblocks)
 {
@@ -116,10 +116,10 @@ GNVD_FN int gnvd_check_run(const struct gpunvme_dq *dq, const struct gpunvme_dbu
 }
 
 /*
- * One run of blocks after the other. There is one place where commands are made, because its text is long: a block that goes
- * through the bounce area differs in where it goes. A block before the queue's window is, unsigned, far behind the window's end.
- * What follows from the position and the blocks is made again behind the command, and hidden from compilers, which else keep it in
- * registers of every lane while the lane waits.
+ * Move one run of blocks after the other. One place makes all commands, because its code is long: for a block that goes through the
+ * bounce area only the address differs. A block before the queue's window is, as an unsigned number, far after the end of the
+ * window. Values that follow from the position and the blocks are computed again after the command. They are hidden from compilers,
+ * which would keep them in registers of every lane while the lane waits.
  */
 GNVD_FN int gnvd_file_rw(const struct gpunvme_dq *dq, const struct gpunvme_dfile *file, struct gpunvme_cursor *cur,
 			 const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t pos, uint64_t left, uint32_t op)
@@ -176,7 +176,7 @@ GNVD_FN int gnvd_file_transfer(struct gpunvme_cursor *cur, const struct gpunvme_
 	return ret ? ret : gnvd_file_rw(dq, file, cur, dbuf, offset, pos, gnvd_file_bytes(file, pos, len, op), op);
 }
 
-/* In C these have names that select.h chooses from. */
+/* In C these have names from which select.h selects. */
 #if defined(__cplusplus)
 #define GNVD_FILE(call) gpunvme_##call
 #else

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A workgroup's transfer of a file: cut into pieces that spread over threads. Only device.h includes this; its rules hold here
- * too.
+ * The transfer of a workgroup for a file, cut into pieces that are spread over threads. Only device.h includes this. Its rules hold
+ * here, too.
  */
 #ifndef GPUNVME_DEVICE_FILE_BLOCK_H
 #define GPUNVME_DEVICE_FILE_BLOCK_H
@@ -9,8 +9,8 @@
 #include <gpunvme/device/file_fronts.h>
 
 /*
- * Bytes of a piece as a power of two; pieces begin at its multiples in the file. No more than a command carries, so small that
- * every lane gets one, but no smaller than a page of 4 KiB. What the drive writes whole is one piece.
+ * Bytes of a piece as a power of two. Pieces begin at its multiples in the file. A piece is at most one command and small enough
+ * that every lane gets one, but no smaller than a page of 4 KiB. A write that the drive makes atomically is one piece.
  */
 GNVD_FN uint32_t gnvd_file_piece(const struct gpunvme_dq *dq, uint64_t len, uint32_t op)
 {
@@ -26,8 +26,8 @@ GNVD_FN uint32_t gnvd_file_piece(const struct gpunvme_dq *dq, uint64_t len, uint
 }
 
 /*
- * The workgroup's lanes take pieces in turn, a lane until its first failure. `failed` is the first, as in gnvd_run_part(), with
- * the distance in bytes; in the end it is the same for all lanes.
+ * The workgroup's lanes take pieces in turn, each lane until its first failure. `failed` is the first failure, as in
+ * gnvd_run_part(), with the distance in bytes. At the end it is the same for all lanes.
  */
 GNVD_FN int gnvd_file_block_rw(struct gpunvme_cursor *cur, const struct gpunvme_dbuf *dbuf, const struct gnvd_file_left *whole,
 			       uint32_t op)
@@ -40,7 +40,7 @@ GNVD_FN int gnvd_file_block_rw(struct gpunvme_cursor *cur, const struct gpunvme_
 
 	cur->bounce = bounce + ((uint64_t)gnvd_block_lane() << dq->lba_shift);
 	if (GNVD_OPC(op) == GPUNVME_IO_WRITE)
-		gnvd_block_sync(dq); /* what the others stored goes out with this lane's */
+		gnvd_block_sync(dq); /* this lane also publishes the stores of the others */
 	for (round = 0; round < rounds; round++) {
 		piece = (begin >> shift) + round * lanes + gnvd_block_lane();
 		from = piece << shift;
@@ -68,7 +68,7 @@ GNVD_FN int gnvd_file_block_all(struct gpunvme_cursor *cur, const struct gpunvme
 {
 	struct gnvd_file_left l = gnvd_file_begin(cur, dbuf, offset, pos, len, op, ret);
 
-	if (l.ret || !l.left) /* the same for all: they came with the same arguments */
+	if (l.ret || !l.left) /* the same for all: their arguments are the same */
 		return l.ret;
 	return len >> 47 ? -GPUNVME_ERANGE : gnvd_file_block_rw(cur, dbuf, &l, op);
 }

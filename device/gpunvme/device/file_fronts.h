@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * More ways to use a file than one call of one thread that waits: handles and whole waves. Only device.h includes this; its rules
- * hold here too.
+ * More ways to use a file than one call of one thread that waits: handles and whole waves. Only device.h includes this. Its rules
+ * hold here, too.
  */
 #ifndef GPUNVME_DEVICE_FILE_FRONTS_H
 #define GPUNVME_DEVICE_FILE_FRONTS_H
@@ -11,7 +11,7 @@
 
 /* ---- Asynchronous ---- */
 
-/* The blocks that one command moves from there on. */
+/* Find the blocks that one command moves from there on. */
 GNVD_FN void gnvd_file_part(const struct gpunvme_dq *dq, const struct gpunvme_dfile *file, struct gpunvme_cursor *cur,
 			    uint64_t addr, uint64_t pos, uint64_t len, uint32_t op, struct gnvd_run_of_file *run)
 {
@@ -101,13 +101,13 @@ GPUNVME_FN int GNVD_FILE(submit_write)(struct gpunvme_cursor *cur, const struct 
 
 /* ---- Waves ---- */
 
-/* What is left of a transfer. */
+/* The rest of a transfer. */
 struct gnvd_file_left {
 	uint64_t offset, pos, left;
 	int ret;
 };
 
-/* The start of a transfer; `ret`: what the check of its flags has said. */
+/* Begin a transfer. `ret`: the result of the check of its flags. */
 GNVD_FN struct gnvd_file_left gnvd_file_begin(struct gpunvme_cursor *cur, const struct gpunvme_dbuf *dbuf, uint64_t offset,
 					      uint64_t pos, uint64_t len, uint32_t op, int ret)
 {
@@ -119,11 +119,11 @@ GNVD_FN struct gnvd_file_left gnvd_file_begin(struct gpunvme_cursor *cur, const 
 	return l;
 }
 
-/* What comes next of it. */
+/* The next step of a transfer. */
 struct gnvd_file_step {
 	struct gnvd_left command; /* its ret is GNVD_IDLE where there is none */
 	uint64_t bytes;           /* of the file */
-	uint64_t from;            /* 0: they are zeroes; else a lane address: they are there, and go to the buffer */
+	uint64_t from;            /* 0: zeroes; else a lane address: copy from there to the buffer */
 	int copied;
 };
 
@@ -165,7 +165,7 @@ GNVD_FN void gnvd_file_passed(struct gnvd_file_left *l, struct gpunvme_cursor *c
 	l->left -= n;
 }
 
-/* Each lane's own, run by run, together. */
+/* The transfers of all lanes of the wave, run by run, together. */
 GNVD_FN void gnvd_file_run_wave(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gpunvme_dfile *file,
 				struct gpunvme_cursor *cur, const struct gpunvme_dbuf *dbuf, struct gnvd_file_left *l, uint32_t op)
 {
@@ -193,13 +193,13 @@ GNVD_FN int gnvd_file_wave_rw(struct gpunvme_cursor *cur, const struct gpunvme_d
 	w.hint = gnvd_hint();
 	GNVD_EACH_QUEUE(dq) {
 		gnvd_enter(&w, dq, GNVD_SITE_WAVE);
-		gnvd_file_run_wave(dq, &w, cur->file, cur, dbuf, l, op); /* one copy for all: it is long */
+		gnvd_file_run_wave(dq, &w, cur->file, cur, dbuf, l, op); /* one copy for all, because it is long */
 		gnvd_leave(&w);
 	}
 	return l->ret;
 }
 
-/* A thread without a transfer has nothing that could be refused, but its flags. */
+/* Check the arguments. Without a transfer only the flags can be refused. */
 GNVD_FN int gnvd_file_wave_each(struct gpunvme_cursor *cur, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t pos,
 				uint64_t len, uint32_t op, int ret)
 {
@@ -251,7 +251,7 @@ GPUNVME_FN int GNVD_FILE(wave_write)(struct gpunvme_cursor *cur, const struct gp
 
 /* ---- One transfer of a wave ---- */
 
-/* As gnvd_copy_bytes(), by all lanes; each sees what the others have copied. */
+/* As gnvd_copy_bytes(), by all lanes. Each lane sees the copies of the others. */
 GNVD_FN void gnvd_copy_together(const struct gnvd_wave *w, uint64_t to, uint64_t from, uint64_t n)
 {
 	uint64_t words = !((to | from) & 7) ? n / 8 : 0, i;
@@ -264,7 +264,7 @@ GNVD_FN void gnvd_copy_together(const struct gnvd_wave *w, uint64_t to, uint64_t
 	gnvd_meet(w);
 }
 
-/* The leader's, run by run. All know what it knows, so that they stay together whatever their own arguments are. */
+/* The leader's transfer, run by run. All lanes get the leader's values, so they stay together whatever their arguments are. */
 GNVD_FN void gnvd_file_run_one(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gpunvme_dfile *file,
 			       struct gpunvme_cursor *cur, const struct gpunvme_dbuf *dbuf, struct gnvd_file_left *l, uint32_t op)
 {
@@ -277,10 +277,10 @@ GNVD_FN void gnvd_file_run_one(const struct gpunvme_dq *dq, const struct gnvd_wa
 	l->ret = (int)gnvd_bcast32(w, (uint32_t)l->ret);
 	while (l->left && !l->ret) {
 		s.command.ret = GNVD_IDLE;
-		if (!w->rank) /* the others' file and position need not belong together */
+		if (!w->rank) /* the other lanes' file and position need not fit each other */
 			gnvd_file_next(dq, file, cur, dbuf, l, op, &s);
 		gnvd_run_wave(dq, w, dbuf, &s.command, op);
-		gnvd_meet(w); /* what the leader acquired, all have */
+		gnvd_meet(w); /* all lanes have what the leader acquired */
 		l->ret = (int)gnvd_bcast32(w, (uint32_t)s.command.ret);
 		l->ret = l->ret == GNVD_IDLE ? 0 : l->ret;
 		s.bytes = l->ret ? 0 : gnvd_bcast64(w, s.bytes);

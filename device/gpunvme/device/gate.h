@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * The gate of the doorbell: the thread that finds it open rings for all. Each other thread leaves a READY word for that thread.
- */
+/* The gate of the doorbell: the thread that finds it open rings for all. Each other thread leaves a READY word for that thread. */
 #ifndef GPUNVME_DEVICE_GATE_H
 #define GPUNVME_DEVICE_GATE_H
 
 #include <gpunvme/device/queue.h>
 
 /*
- * The end of the run of READY commands that starts at `pos`. Lanes look at runs of `stride` commands side by side, the usual case
- * being that all waves submit alike. The caller's own run, at `own`, is known to be READY.
+ * Find the end of the run of READY commands that starts at `pos`. Lanes look at runs of `stride` commands at the same time, because
+ * usually all waves submit the same number. The caller's own run, at `own`, is READY.
  */
 GNVD_FN uint64_t gnvd_scan_ready(const struct gpunvme_dq *dq, const struct gnvd_wave *w, uint64_t pos, uint64_t own,
 				 uint32_t stride)
@@ -34,7 +32,10 @@ GNVD_FN uint64_t gnvd_scan_ready(const struct gpunvme_dq *dq, const struct gnvd_
 	}
 }
 
-/* Tell the controller of the commands up to `end`. Releases to the system all that the commands of this and other waves stored. */
+/*
+ * Announce the commands up to `end` to the controller. Release all stores of these commands, of this and other waves, to the
+ * system.
+ */
 GNVD_FN void gnvd_ring(const struct gpunvme_dq *dq, uint64_t end)
 {
 	uint32_t mask = (1u << dq->sq_shift) - 1;
@@ -48,7 +49,7 @@ GNVD_FN void gnvd_ring(const struct gpunvme_dq *dq, uint64_t end)
 		gnvd_add64(GNVD_STATE(dq, doorbells), 1);
 }
 
-/* The count in the gate before this wave came, *pub the position up to which is announced. */
+/* Enter the gate. Return its count before this wave; *pub: the position up to which commands are announced. */
 GNVD_FN uint32_t gnvd_come(const struct gpunvme_dq *dq, const struct gnvd_wave *w, uint64_t own, uint64_t *pub)
 {
 	uint64_t gate = gnvd_bcast64(w, w->rank == 0 ? gnvd_fetch_add64(GNVD_STATE(dq, pub_gate), 1) : 0);
@@ -58,17 +59,17 @@ GNVD_FN uint32_t gnvd_come(const struct gpunvme_dq *dq, const struct gnvd_wave *
 }
 
 /*
- * Announce the wave's `count` commands at `own`, and what else is READY, unless another wave is at it: that one is told by the
- * count in the gate, and looks again. A wave that finds the gate open, and nobody before it, needs no READY word; any other stores
- * it, and comes again, so that who looks again sees it.
+ * Announce the wave's `count` commands at `own`, and all that follow and are READY. If another wave is announcing, the count in the
+ * gate makes that wave look again. A wave that finds the gate open and no gap before its commands needs no READY word. Any other
+ * wave stores its READY word. If the gate was closed, it then enters again, so that the other wave looks after this store.
  */
 GNVD_FN void gnvd_publish(const struct gpunvme_dq *dq, const struct gnvd_wave *w, uint64_t own, uint32_t count)
 {
 	uint32_t closed, again;
 	uint64_t gate, pub, end, ready;
 
-	gnvd_meet(w); /* the commands of all lanes come before what the leader does */
-	own = gnvd_same64(own); /* known to be: what follows is scalar then */
+	gnvd_meet(w); /* the commands of all lanes before the leader's next step */
+	own = gnvd_same64(own); /* the same for all lanes: the next steps are scalar */
 	count = gnvd_same32(count);
 	gnvd_soon(dq->sq_db);
 	closed = gnvd_come(dq, w, own, &pub);

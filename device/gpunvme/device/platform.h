@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the queue needs from a processor. This page lists all of it, as declarations with their contracts; cuda.h, amd.h and
- * cpu.h each define every one of them, and whoever brings another kind of lanes writes a fourth such file.
+ * What the queue needs from a processor. This page declares all functions with their contracts. cuda.h, amd.h and cpu.h each define
+ * every one of them. Another kind of processor needs a fourth such file.
  *
- * Addresses are 64-bit integers and are cast to the global address space by the platform, so that GPUs use global instead of
- * flat accesses. Words of the queue state are atomic at agent (whole device) scope; rings and doorbells are shared with the
- * controller and need system scope. The primitives that order name the word they order on, so that a race detector understands
+ * Addresses are 64-bit integers. The platform casts them to the global address space, so that GPUs use global accesses instead of
+ * flat ones. Words of the queue state are atomic at agent scope (the whole device). Rings and doorbells are shared with the
+ * controller and need system scope. A function that orders names the word that it orders on, so that a race detector understands
  * the CPU build.
  */
 #ifndef GPUNVME_DEVICE_PLATFORM_H
@@ -39,7 +39,7 @@
 #define GNVD_FN static inline __attribute__((always_inline)) GPUNVME_DEVICE
 #endif
 
-/* What kernels call. On a CPU that is a call; what is below is inlined into it, once for a lane on its own and once for waves. */
+/* The calls of kernels. On a CPU each is a function. The rest is inlined into it, once for a lane on its own and once for waves. */
 #if defined(GNVD_CPU) && !defined(__CUDACC__)
 #define GPUNVME_FN GPUNVME_DEVICE static inline
 #else
@@ -47,11 +47,11 @@
 #endif
 
 /*
- * Lanes are together only within the same of these. From GNVD_SITE_WAVE on all lanes of the wave come, by contract, and are waited
- * for: there a wave is whole, whatever path its lanes took before.
+ * Lanes form a group only within the same site. From GNVD_SITE_WAVE on all lanes of the wave must call, and the call waits for
+ * them. There a wave is whole, whatever path its lanes took before.
  */
 enum gnvd_site { GNVD_SITE_RUN, GNVD_SITE_SUBMIT, GNVD_SITE_POLL, GNVD_SITE_WAIT, GNVD_SITE_UNPAGE,
-		 /* Of caches: each for a namespace, then for a file, then for a volume (gnvd_site_of). */
+		 /* Of caches: each for a namespace, then for a file, then for a volume (gnvd_site_of()). */
 		 GNVD_SITE_PAGE, GNVD_SITE_FILE_PAGE, GNVD_SITE_VOLUME_PAGE, GNVD_SITE_ARRAY, GNVD_SITE_FILE_ARRAY, GNVD_SITE_VOLUME_ARRAY,
 		 GNVD_SITE_PREFETCH, GNVD_SITE_FILE_PREFETCH, GNVD_SITE_VOLUME_PREFETCH,
 		 GNVD_SITE_AHEAD_PAGE, GNVD_SITE_FILE_AHEAD_PAGE, GNVD_SITE_VOLUME_AHEAD_PAGE,
@@ -62,31 +62,31 @@ enum gnvd_site { GNVD_SITE_RUN, GNVD_SITE_SUBMIT, GNVD_SITE_POLL, GNVD_SITE_WAIT
 		 GNVD_SITE_WRITE_BACK, GNVD_SITE_FILE_WRITE_BACK, GNVD_SITE_VOLUME_WRITE_BACK,
 		 GNVD_SITE_WAVE, GNVD_SITE_BLOCK };
 
-/* The lanes of one call: those that were together when it began. Everything below is the same for all of them but the last two. */
+/* The lanes of one call: those that were together when it began. All fields but the last two are the same for all of them. */
 struct gnvd_wave {
 	uint64_t mask;  /* one bit per lane */
 	uint32_t count; /* lanes in mask */
-	uint32_t hint;  /* of a wave that submits: gnvd_hint() */
+	uint32_t hint;  /* gnvd_hint(), in a wave that submits */
 	uint32_t lane;  /* this lane's bit in mask */
-	uint32_t rank;  /* lanes of mask below this one; rank 0 leads */
+	uint32_t rank;  /* lanes of mask below this one; rank 0 is the leader */
 };
 
 /*
- * What costs less here; constants, but for the last:
+ * Constants of the platform, and one macro:
  *
- * GNVD_LOOKS          completions that a lane looks at in one go (deliver.h)
- * GNVD_SECTOR         1: two loads of one sector of 32 bytes come one after another, so a look begins at an even entry, and each
- *                     sector is one lane's neighbour's, too; so many entries before the position are read and passed over
+ * GNVD_LOOKS          completions that a lane looks at in one look (deliver.h)
+ * GNVD_SECTOR         1: two loads of one sector of 32 bytes run one after the other. So a look begins at an even entry, and
+ *                     neighbours share each sector. It reads this many entries before the position and skips them
  * GNVD_LOOK_FIRST     1: a look at the ring costs less than the drain lock
- * GNVD_PLAIN_UNLOCK   1: a drainer that rang no doorbell gives its lock back without a fence
- * GNVD_SHORT_LOWEST   1: one bit is taken of a word by a way of its own; a lane on its own asks for no more
- * GNVD_SHORT_NTH      1: and the lowest is found by one
+ * GNVD_PLAIN_UNLOCK   1: a drainer that rang no doorbell releases its lock without a fence
+ * GNVD_SHORT_LOWEST   1: there is a shorter way to take one bit of a word; a lane on its own asks for one only
+ * GNVD_SHORT_NTH      1: and the lowest bit is found by one instruction
  * GNVD_AT_HAND(type, name, from)   declares a pointer to what `from` points to, or to a copy where a fence empties the cache
  */
 
 /* ---- Numbers ---- */
 
-/* An address in lane memory as a pointer, in the address space that GPUs reach without asking. */
+/* An address in lane memory as a pointer, in the address space that GPUs access directly. */
 GNVD_FN void *gnvd_lane_bytes(uint64_t at);
 GNVD_FN const void *gnvd_lane_memory(uint64_t at);
 
@@ -95,105 +95,105 @@ GNVD_FN uint32_t gnvd_popc(uint64_t v);    /* set bits */
 GNVD_FN uint32_t gnvd_lowest(uint64_t v);  /* position of the lowest set bit; v must not be 0 */
 GNVD_FN uint32_t gnvd_highest(uint64_t v); /* position of the highest set bit; v must not be 0 */
 
-/* A value that is the same for all lanes that are here: AMD GPUs keep it in scalar registers then. */
+/* A value that is the same for all lanes that are active. AMD GPUs then keep it in scalar registers. */
 GNVD_FN uint32_t gnvd_same32(uint32_t v);
 
 /*
- * A compiler that merges the end of a branch that some lanes take with the end of one that all take no longer knows that what
- * comes out of the latter is the same for all lanes. This keeps them apart.
+ * A compiler may merge the end of a branch of some lanes with the end of a branch of all lanes. It then no longer knows that the
+ * result of the latter is the same for all lanes. This keeps the two apart.
  */
 GNVD_FN void gnvd_join(void);
 
-/* A compiler that knows nothing of the number keeps neither what it was made of nor, of a constant, a copy for the whole call. */
+/* Hide a number from the compiler, which then keeps neither its operands nor, for a constant, a copy for the whole call. */
 GNVD_FN uint32_t gnvd_opaque32(uint32_t v);
 
-/* ---- Words of the state: atomic for all lanes of the device, relaxed where nothing else is said ---- */
+/* ---- Words of the state: atomic for all lanes of the device, relaxed unless stated otherwise ---- */
 
 GNVD_FN uint32_t gnvd_ld32(uint64_t a);
 GNVD_FN uint64_t gnvd_ld64(uint64_t a);
 GNVD_FN void gnvd_st32(uint64_t a, uint32_t v);
 GNVD_FN void gnvd_st64(uint64_t a, uint64_t v);
 
-/* Load; the caller's stores that depend on it come after what the writer did before. Who goes on to load orders first. */
+/* Load. The caller's stores that depend on it come after what the writer did before. A caller that loads next orders first. */
 GNVD_FN uint64_t gnvd_ld_after64(uint64_t a);
 
-/* Load; what the lane loads behind it comes later, too. Only of platforms that say how often a glance fits into a millisecond. */
+/* Load; later loads of the lane come after it. Only on platforms with GNVD_GLANCES, the number of glances in a millisecond. */
 #if defined(GNVD_GLANCES)
 GNVD_FN uint64_t gnvd_ld_acquire64(uint64_t a);
 #endif
 
-/* Store; what this lane did before comes before it. */
+/* Store, after all that this lane did before. */
 GNVD_FN void gnvd_st_release64(uint64_t a, uint64_t v);
 
-/* The old value of each is the answer. Acquire and release: */
+/* Return the old value. Acquire and release: */
 GNVD_FN uint64_t gnvd_xchg64(uint64_t a, uint64_t v);
 GNVD_FN uint32_t gnvd_cas32(uint64_t a, uint32_t expect, uint32_t v);
 /* Release: */
 GNVD_FN uint64_t gnvd_or64(uint64_t a, uint64_t v);
-/* Only what depends on the value is ordered behind it: */
+/* Only accesses that depend on the value come after it: */
 GNVD_FN uint64_t gnvd_fetch_add64(uint64_t a, uint64_t v);
 GNVD_FN uint64_t gnvd_cas64(uint64_t a, uint64_t expect, uint64_t v);
 GNVD_FN uint64_t gnvd_and64(uint64_t a, uint64_t v);
-/* The same, released by what came before it: a gnvd_order_agent, or the answer of another atomic. */
+/* As above, released by what came before it: a gnvd_order_agent(), or the result of another atomic. */
 GNVD_FN uint64_t gnvd_or_after64(uint64_t a, uint64_t v);
 
 /*
- * Without an answer; released by a gnvd_order_agent before it. max: makes the word no less than that; who sees an older one may
- * miss nothing by it.
+ * Without a result, released by a gnvd_order_agent() before it. max: store v if the word is lower. A lane that sees an older value
+ * misses nothing by it.
  */
 GNVD_FN void gnvd_add64(uint64_t a, uint64_t v);
 GNVD_FN void gnvd_max64(uint64_t a, uint64_t v);
 
 /*
- * Exchange of a word that says DONE, or of one whose completion this lane has read; what the controller wrote before that is seen
- * by this lane, too.
+ * Exchange a word that is DONE, or one whose completion this lane has read. This lane then also sees what the controller wrote
+ * before.
  */
 GNVD_FN uint64_t gnvd_take64(uint64_t a, uint64_t v);
 
-/* What comes before is seen and done before what comes behind, for all lanes. */
+/* All earlier accesses come before all later ones, for all lanes. */
 GNVD_FN void gnvd_order_agent(void);
 
-/* And for the controller. */
+/* As above, and for the controller. */
 GNVD_FN void gnvd_order_system(void);
 
 /* ---- Rings and doorbells: shared with the controller ---- */
 
-/* Load that no cache answers, for words the controller or the host writes. Several: their round trips overlap. */
+/* Load past all caches, for words that the controller or the host writes. The round trips of several loads overlap. */
 GNVD_FN uint32_t gnvd_load_ring32(uint64_t a);
 GNVD_FN void gnvd_load_ring32s(const uint64_t *a, uint32_t *v, uint32_t n);
 
-/* Four dwords that arrive whole, where the descriptor says so (GPUNVME_DQ_CQE16). */
+/* Load four dwords at once, where the descriptor has GPUNVME_DQ_CQE16. */
 GNVD_FN void gnvd_load_ring128(uint64_t a, uint32_t *v);
 
-/* After the word was seen: everything the controller wrote before it is seen, too. */
+/* Call it after the word was seen: this lane then sees all that the controller wrote before the word. */
 GNVD_FN void gnvd_acquire_ring32(uint64_t a);
 
-/* 64 bytes as four wide stores; dword 0 comes without the CID. Ordered by what comes before READY and the doorbell. */
+/* Store 64 bytes by four wide stores. Dword 0 comes without the CID. The steps before READY and the doorbell order them. */
 GNVD_FN void gnvd_store_sqe(uint64_t a, const uint32_t *w, uint32_t cid);
 
-/* The controller will be told by this word soon. */
+/* A doorbell will be written here soon. */
 GNVD_FN void gnvd_soon(uint64_t a);
 
-/* Store to the controller, behind a gnvd_order_system. Doorbells of successive holders of gate or drain lock arrive in order. */
+/* Store to the controller, after gnvd_order_system(). Doorbells of successive holders of gate or drain lock arrive in order. */
 GNVD_FN void gnvd_doorbell(uint64_t a, uint32_t v);
 
 /* ---- Time ---- */
 
-/* Ticks of one clock for all lanes of a queue; dq->ticks_per_ms of them are a millisecond. Never goes back for one lane. */
+/* Ticks of one clock for all lanes of a queue; dq->ticks_per_ms of them are a millisecond. It never goes back for one lane. */
 GNVD_FN uint64_t gnvd_clock(void);
 
-/* A lane waits and has looked `turn` times in vain: let others have the processor. */
+/* A lane waits, and has looked `turn` times in vain: let other lanes or threads run. */
 GNVD_FN void gnvd_pause(uint32_t turn);
 
 /*
- * A lane has polled, or asked for a page, in vain, and may go on so for ever: where lanes keep others from running, every so often
- * give way.
+ * A lane has polled, or asked for a page, in vain, and may do so without limit. Where lanes keep others from running, yield now and
+ * then.
  */
 GNVD_FN void gnvd_polled_in_vain(void);
 
 /* ---- The wave: the lanes that are together here and use the same queue, fixed for the whole call ---- */
 
-/* Fill w but for the hint. gnvd_leave() ends what it began. */
+/* Set all of w but the hint. gnvd_leave() ends it. */
 GNVD_FN void gnvd_enter(struct gnvd_wave *w, const struct gpunvme_dq *dq, enum gnvd_site site);
 GNVD_FN void gnvd_leave(const struct gnvd_wave *w);
 
@@ -201,53 +201,53 @@ GNVD_FN void gnvd_leave(const struct gnvd_wave *w);
 GNVD_FN uint32_t gnvd_hint(void);
 
 /*
- * GNVD_EACH_QUEUE(dq) { }   the block runs once for each lane, with lanes of one queue at a time where a compiler knows no masks
- * GNVD_APART(w, alone, together)   what a wave does, and what a lane on its own does, where that is compiled apart, without ballots
- * GNVD_ALONE(w)   is this a lane on its own? 0 where that is not compiled apart
- * GNVD_OWNS(w)    are its lanes their ranks, so that they may take what they drain of their own (deliver.h)?
+ * GNVD_EACH_QUEUE(dq) { }   the block runs once for each lane, for the lanes of one queue at a time if a compiler knows no masks
+ * GNVD_APART(w, alone, together)   a copy for a lane on its own, without ballots, and a copy for waves, where there are two copies
+ * GNVD_ALONE(w)   is this a lane on its own? 0 where there is one copy
+ * GNVD_OWNS(w)    are its lanes their ranks, so that they may take their own completions while they drain (deliver.h)?
  */
 
 #define GNVD_TOGETHER(w, what) GNVD_APART(w, what, what)
 
-/* Collectives: every lane of the wave comes. The lanes with pred set; the value of another lane. */
+/* Collectives, which every lane of the wave calls. The lanes with pred set; the value of another lane. */
 GNVD_FN uint64_t gnvd_ballot(const struct gnvd_wave *w, int pred);
 GNVD_FN uint32_t gnvd_shfl32(const struct gnvd_wave *w, uint32_t v, uint32_t lane);
 GNVD_FN uint64_t gnvd_shfl64(const struct gnvd_wave *w, uint64_t v, uint32_t lane);
 
-/* May this lane do what one of those that are here does for all? At least one is told so; more than one costs time only. */
+/* May this lane act for all that are active? True for at least one lane. More than one costs time only. */
 GNVD_FN int gnvd_first(void);
 
-/* How many of these lanes are below this one. */
+/* How many of these lanes are below this one? */
 GNVD_FN uint32_t gnvd_below(const struct gnvd_wave *w, uint64_t lanes);
 
-/* What its lanes did before comes before what its leader does behind. */
+/* All that the lanes did before comes before what the leader does next. */
 GNVD_FN void gnvd_meet(const struct gnvd_wave *w);
 
 /*
- * Words that guard memory which lanes only read. All lanes of the wave come to the meeting, some of them to the word. What others
- * did before they changed it, in order, comes before what these lanes do behind gnvd_meet_acquire; what these lanes read before
- * gnvd_meet_release comes before the addition.
+ * Words that guard memory which lanes only read. All lanes of the wave come to the meeting, some of them access the word. What
+ * others did before they changed the word, in order, comes before what these lanes do after gnvd_meet_acquire(). What these lanes
+ * read before gnvd_meet_release() comes before the addition.
  */
-GNVD_FN uint64_t gnvd_fetch_add_acquire64(uint64_t a, uint64_t v); /* the old value; gnvd_meet_acquire comes next */
+GNVD_FN uint64_t gnvd_fetch_add_acquire64(uint64_t a, uint64_t v); /* the old value; gnvd_meet_acquire() comes next */
 GNVD_FN void gnvd_meet_acquire(const struct gnvd_wave *w);
 GNVD_FN void gnvd_meet_release(const struct gnvd_wave *w);
-GNVD_FN void gnvd_add_release64(uint64_t a, uint64_t v); /* without an answer; behind gnvd_meet_release */
+GNVD_FN void gnvd_add_release64(uint64_t a, uint64_t v); /* without a result, after gnvd_meet_release() */
 
-/* All earlier stores of the wave, then one word, by the leader. */
+/* The leader stores one word, after all earlier stores of the wave. */
 GNVD_FN void gnvd_release_to64(const struct gnvd_wave *w, uint64_t a, uint64_t v);
 
 /* ---- The workgroup ---- */
 
-/* This lane in its workgroup, of any dimensions, and how many there are; the workgroup's number; lanes of a whole wave. */
+/* This lane in its workgroup, of any dimensions; lanes of the workgroup; number of the workgroup; lanes of a whole wave. */
 GNVD_FN uint32_t gnvd_block_lane(void);
 GNVD_FN uint32_t gnvd_block_lanes(void);
 GNVD_FN uint32_t gnvd_block_number(void);
 GNVD_FN uint32_t gnvd_wave_lanes(void);
 
-/* All lanes of the workgroup come: what each did before, each sees behind it. */
+/* All lanes of the workgroup call. After it each lane sees what the others did before. */
 GNVD_FN void gnvd_block_sync(const struct gpunvme_dq *dq);
 
-/* The smallest of the lanes' values, for all of them; *came: how many took part. */
+/* The smallest value of the lanes, for all of them; *came: how many lanes called. */
 GNVD_FN uint64_t gnvd_block_min(const struct gpunvme_dq *dq, uint64_t v, uint32_t *came);
 
 /* ---- The launch ---- */
@@ -281,7 +281,7 @@ GNVD_FN uint64_t gnvd_same64(uint64_t v)
 #include <gpunvme/device/cpu.h>
 #endif
 
-/* The leader's value, for all. */
+/* The leader's value, for all lanes. */
 GNVD_FN uint64_t gnvd_bcast64(const struct gnvd_wave *w, uint64_t v)
 {
 	return gnvd_shfl64(w, v, gnvd_lowest(w->mask));
@@ -293,8 +293,8 @@ GNVD_FN uint32_t gnvd_bcast32(const struct gnvd_wave *w, uint32_t v)
 }
 
 /*
- * How many ranks, from the leader on, have pred set without a gap; *next is the lane of the first that has not (undefined when
- * all have).
+ * How many ranks, from the leader on, have pred set without a gap? *next is the lane of the first rank without it, undefined if all
+ * have it.
  */
 GNVD_FN uint32_t gnvd_leading(const struct gnvd_wave *w, int pred, uint32_t *next)
 {

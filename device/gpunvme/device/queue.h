@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The queue algorithm: many lanes share one submission and one completion ring. Each step has a file of its own, this one holds
- * what they share: where things lie, what goes from one step to the next, how a queue ends, and what is counted.
+ * The queue algorithm: many lanes share one submission and one completion ring. Each step has a file of its own. This file has
+ * what they share: addresses, the data that one step gives to the next, the end of a queue, and counters.
  *
- * Two resources, freed by what really frees them. An SQ position is free when the controller has fetched it (the SQ head in a
- * completion says so). A CID is free when its owner has consumed the result. So a slow command holds one CID, not the ring.
- * The controller sees a CID with bits of its command's generation (dq.h): a completion without them is refused.
+ * Two resources limit a queue. An SQ position is free when the controller has fetched its command (the SQ head in a completion
+ * shows that). A CID is free when its owner has consumed the result. So a slow command holds one CID, not the ring.
+ * The controller sees a CID with bits of its command's generation (dq.h). A completion without them is refused.
  *
  *   reserve.h   the leader takes k CIDs and k positions for the lanes that want to submit, or nothing
  *   write.h     each lane writes its SQE and marks its result word SUBMITTED
@@ -14,8 +14,8 @@
  *   deliver.h   or gives them at once to the lanes of its own wave
  *   wait.h      each lane sees its own result word, acquires, frees its CID
  *
- * Between reserving positions and READY a lane never waits for the device, so a holder waits only for other running holders.
- * Every lane of the wave runs every collective: loops are left by ballot, and `if (w->rank == 0)` blocks contain none.
+ * Between reserving positions and READY a lane never waits for the device. So a holder waits only for other running holders.
+ * Every lane of the wave runs every collective: a ballot ends each loop, and `if (w->rank == 0)` blocks contain no collective.
  */
 #ifndef GPUNVME_DEVICE_QUEUE_H
 #define GPUNVME_DEVICE_QUEUE_H
@@ -25,7 +25,7 @@
 #define GNVD_STATE(dq, field) ((dq)->state + offsetof(struct gpunvme_dq_state, field))
 #define GNVD_GEN_ONE (1ull << GPUNVME_RES_GEN_SHIFT)
 
-/* A command as its lane built it, without CID. */
+/* A command without CID, as its lane built it. */
 struct gnvd_cmd {
 	uint32_t dw0; /* opcode and flags */
 	uint32_t cdw12;
@@ -34,7 +34,7 @@ struct gnvd_cmd {
 	uint64_t slba;
 };
 
-/* What the leader got for its wave. Made anew for each attempt: else compilers keep the last one. */
+/* What the leader got for its wave. A new one for each attempt, because compilers would keep the last one. */
 struct gnvd_grant {
 	uint64_t pos;  /* first position */
 	uint64_t cids; /* set bits of one CID map word */
@@ -44,8 +44,8 @@ struct gnvd_grant {
 };
 
 /*
- * Do `len` from `pos` on lie within `limit`? Whatever the three are, nothing wraps; gnv_within() is its twin on the host. A macro,
- * because as a function compilers keep its result in a register.
+ * Does the range of `len` from `pos` lie within `limit`? Nothing wraps, whatever the values are. gnv_within() does the same on the
+ * host. It is a macro, because compilers keep the result of a function in a register.
  */
 #define GNVD_WITHIN(pos, len, limit) ((pos) <= (limit) && (len) <= (limit) - (pos))
 
@@ -60,7 +60,7 @@ GNVD_FN uint32_t gnvd_cid_of(const struct gpunvme_dq *dq, uint32_t dw3)
 	return dw3 & (GPUNVME_CQE_DW3_CID ^ dq->cid_gens);
 }
 
-/* The generation on the wire of the command that a result word is of. */
+/* The generation, as on the wire, of the command of a result word. */
 GNVD_FN uint32_t gnvd_gen_of(const struct gpunvme_dq *dq, uint64_t word)
 {
 	return GPUNVME_CID_GEN(dq->cid_gens, word >> GPUNVME_RES_GEN_SHIFT);
@@ -72,7 +72,7 @@ GNVD_FN uint64_t gnvd_outcome(const struct gpunvme_dq *dq, uint32_t dw3)
 	return GPUNVME_RES_DONE_BIT | dw3 >> 17 << GPUNVME_RES_STATUS_SHIFT | GPUNVME_RES_NAMES(dq->cid_gens, dw3 & dq->cid_gens);
 }
 
-/* Is the command of a result word over? A completion of another generation, which ends the queue, does not make it so. */
+/* Has the command of a result word ended? Not by a completion of another generation, which ends the queue. */
 GNVD_FN int gnvd_is_over(const struct gpunvme_dq *dq, uint64_t word)
 {
 	uint32_t over = GPUNVME_RES_DONE | GPUNVME_RES_NAMES(dq->cid_gens, gnvd_gen_of(dq, word));
@@ -85,19 +85,19 @@ GNVD_FN uint64_t gnvd_ready_at(const struct gpunvme_dq *dq, uint64_t pos)
 	return dq->ready + 8u * ((uint32_t)pos & ((1u << dq->sq_shift) - 1));
 }
 
-/* Give the CIDs back: their owners' last accesses to the result words come before. */
+/* Free CIDs, after their owners' last accesses to the result words. */
 GNVD_FN void gnvd_free_cids(const struct gpunvme_dq *dq, uint32_t base, uint64_t bits)
 {
 	gnvd_or64(dq->cid_map + base / 8, bits);
 }
 
-/* End the queue. The first cause stays. */
+/* End the queue. The first cause is kept. */
 GNVD_FN void gnvd_poison(const struct gpunvme_dq *dq, uint32_t cause)
 {
 	gnvd_cas32(GNVD_STATE(dq, poison), 0, cause);
 }
 
-/* Is the copy of the host's word so old that it says nothing? A clock that is a little behind is not old. */
+/* Is the copy of the host's word too old? A time slightly before the copy is not old. */
 GNVD_FN int gnvd_control_old(const struct gpunvme_dq *dq, uint64_t copy, uint64_t now)
 {
 	uint32_t holds = dq->ticks_per_ms >> (copy & GPUNVME_CONTROL_WORD ? GPUNVME_CONTROL_SAID_SHIFT : GPUNVME_CONTROL_SHIFT);
@@ -106,14 +106,14 @@ GNVD_FN int gnvd_control_old(const struct gpunvme_dq *dq, uint64_t copy, uint64_
 }
 
 /*
- * What the host asks for: 0 to go on, 1 to stop, else the GPUNVME_E* with which the queue ends, for all its lanes. *now: the
- * time, read behind that.
+ * Return what the host asks for: 0 to continue, 1 to stop, else the GPUNVME_E* with which the queue ends, for all its lanes. *now:
+ * the time, read after that.
  *
- * Loads of one word of the host's by many lanes come one after another, a microsecond each. So lanes read a copy, and of those
- * that find it old one asks the host: who puts his time into it. The others go on, as if the host had said nothing, and know
- * what it said at their next look: what is not 0 holds longer than lanes take from one look to the next. One that never comes
- * back with an answer is in nobody's way, his time gets old, too; one that comes back late puts down the time at which he asked,
- * so that nothing is believed which the host may have taken back.
+ * Loads of one word of the host by many lanes run one after the other, a microsecond each. So lanes read a copy. If it is old, one
+ * lane stores its time in the copy and loads the host's word. The other lanes continue as if the word were 0, and see it at their
+ * next look: a word that is not 0 is valid for longer than lanes take between two looks. A lane that never returns from this load
+ * blocks no other, because its time gets old, too. A lane that returns late stores the time at which it began. So no lane uses a
+ * word that the host may have cleared.
  */
 GNVD_FN uint32_t gnvd_control(const struct gpunvme_dq *dq, uint64_t *now)
 {
@@ -127,7 +127,7 @@ GNVD_FN uint32_t gnvd_control(const struct gpunvme_dq *dq, uint64_t *now)
 		if (gnvd_first() && gnvd_cas64(at, copy, asked) == copy) {
 			word = gnvd_load_ring32(dq->stop);
 			if (word) {
-				gnvd_acquire_ring32(dq->stop); /* what the host did before, and from here on for all */
+				gnvd_acquire_ring32(dq->stop); /* the host's earlier stores, from here on for all lanes */
 				gnvd_st_release64(at, asked | (word & GPUNVME_CONTROL_WORD));
 			}
 		}
@@ -141,7 +141,7 @@ GNVD_FN uint32_t gnvd_control(const struct gpunvme_dq *dq, uint64_t *now)
 
 /* ---- Counters ---- */
 
-/* Kept for queues that ask for them. 0 compiles them out; all kernels that use a queue must be compiled alike. */
+/* Kept for queues that request them. 0 leaves them out. All kernels that use a queue must be compiled alike. */
 #if !defined(GPUNVME_COUNTERS)
 #define GPUNVME_COUNTERS 1
 #endif

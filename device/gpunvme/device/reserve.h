@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * Reserve: the leader takes identifiers and positions for the lanes that want to submit, or nothing. It never waits.
- */
+/* Reserve: the leader takes identifiers and positions for the lanes that want to submit, or nothing. It never waits. */
 #ifndef GPUNVME_DEVICE_RESERVE_H
 #define GPUNVME_DEVICE_RESERVE_H
 
 #include <gpunvme/device/queue.h>
 
-/* The k lowest set bits of v, or all when there are fewer. */
+/* The k lowest set bits of v, or all if there are fewer. */
 GNVD_FN uint64_t gnvd_lowest_bits(uint64_t v, uint32_t k)
 {
 	uint32_t at = 0, step;
@@ -24,7 +22,7 @@ GNVD_FN uint64_t gnvd_lowest_bits(uint64_t v, uint32_t k)
 	return v & ((1ull << at) - 1);
 }
 
-/* Claim up to k CIDs of one word; the first to try is number `at`, with the bits `word`. Returns their bits, 0: none is free. */
+/* Claim up to k CIDs of one word, beginning with word `at`, whose bits are `word`. Return their bits; 0: none is free. */
 GNVD_FN uint64_t gnvd_claim_cids(const struct gpunvme_dq *dq, uint32_t at, uint64_t word, uint32_t k, uint32_t *base)
 {
 	uint32_t words = (dq->cids + 63) / 64, i;
@@ -43,8 +41,8 @@ GNVD_FN uint64_t gnvd_claim_cids(const struct gpunvme_dq *dq, uint32_t at, uint6
 }
 
 /*
- * The k CIDs of one word that a lane on its own, or a wave of 32, asks for without a look at the map, 0: none. Most are free, and
- * its own were the last time.
+ * The k CIDs of one word that a lane on its own, or a wave of 32, requests without a look at the map; 0: none. Most CIDs are free,
+ * and these were its own the last time.
  */
 GNVD_FN uint64_t gnvd_guess(const struct gnvd_wave *w, uint32_t k)
 {
@@ -55,7 +53,7 @@ GNVD_FN uint64_t gnvd_guess(const struct gnvd_wave *w, uint32_t k)
 	return GNVD_OWNS(w) && k == 32 ? 0xffffffffull << (at & 32) : 0;
 }
 
-/* The leader takes up to k CIDs and as many positions, or nothing: then no bit of cids is set. */
+/* The leader takes up to k CIDs and as many positions. Or it takes nothing, and cids is 0. */
 GNVD_FN void gnvd_reserve(const struct gpunvme_dq *dq, const struct gnvd_wave *w, uint32_t k, struct gnvd_grant *grant)
 {
 	uint64_t room = (1ull << dq->sq_shift) - 1, seen;
@@ -64,14 +62,14 @@ GNVD_FN void gnvd_reserve(const struct gpunvme_dq *dq, const struct gnvd_wave *w
 	uint64_t word, cids, guess = gnvd_guess(w, k);
 
 	at = (uint32_t)((uint64_t)(w->hint * 0x9e3779b1u) * ((dq->cids + 63) / 64) >> 32); /* spread, without a division */
-	word = dq->cid_map + 8u * at; /* with the others: one round trip */
+	word = dq->cid_map + 8u * at; /* with the other loads: one round trip */
 	word = guess ? gnvd_and64(word, ~guess) : gnvd_ld64(word);
 	resv = gnvd_same64(resv);
 	fetched = gnvd_same64(fetched);
 	poison = gnvd_same32(poison);
 	word = gnvd_same64(word);
 	grant->base = 64 * at;
-	guess &= word; /* what was got */
+	guess &= word; /* the CIDs that it got */
 	if (poison || resv + k - fetched > room) {
 		if (guess)
 			gnvd_free_cids(dq, grant->base, guess);
@@ -97,13 +95,13 @@ GNVD_FN void gnvd_reserve(const struct gpunvme_dq *dq, const struct gnvd_wave *w
 		gnvd_free_cids(dq, grant->base, cids);
 }
 
-/* The widest reservation of one wave: half a ring, and the CIDs of one word. */
+/* The largest reservation of one wave: half a ring, and the CIDs of one word. */
 GNVD_FN uint32_t gnvd_widest(const struct gpunvme_dq *dq)
 {
 	return dq->sq_shift > 6 ? 64 : dq->sq_shift ? 1u << (dq->sq_shift - 1) : 1;
 }
 
-/* Why a command that finds no room and will not wait is not submitted. */
+/* Return why a command that found no room is not submitted. */
 GNVD_FN int gnvd_full(const struct gpunvme_dq *dq)
 {
 	uint64_t now;
@@ -113,9 +111,9 @@ GNVD_FN int gnvd_full(const struct gpunvme_dq *dq)
 }
 
 /*
- * Places for the lanes with `want` set, at most `most` of them and as far as there is room; the other lanes of the wave only help.
- * *grant comes empty. Returns each lane's own result, -GPUNVME_EAGAIN for those without room. Lanes store their commands next, and
- * the wave publishes as many as *grant then counts.
+ * Find places for the lanes with `want` set, at most `most` of them and as many as there is room for. The other lanes of the wave
+ * only help. *grant is empty before. Return the result of each lane, -GPUNVME_EAGAIN without room. Then lanes store their commands,
+ * and the wave publishes as many as *grant counts.
  */
 GNVD_FN int gnvd_find_places(const struct gpunvme_dq *dq, const struct gnvd_wave *w, int want, uint32_t most,
 			     struct gnvd_grant *grant)

@@ -26,7 +26,7 @@
 #define GNVD_SELECT_PREFETCH(src, call) _Generic((src), GNVD_IF_CACHE(prefetch, call))
 #define GNVD_SELECT_WRITABLE(src, call) _Generic((src), GNVD_IF_CACHE(writable, call))
 
-/* Arguments may have commas, as compound literals do; the function counts them. A first argument with commas needs parentheses. */
+/* Arguments may have commas, as compound literals do: the function counts them. Put a first argument with commas in parentheses. */
 #define gpunvme_read(src, ...) GNVD_SELECT(src, read)(src, __VA_ARGS__)
 #define gpunvme_write(src, ...) GNVD_SELECT(src, write)(src, __VA_ARGS__)
 #define gpunvme_flush(src) GNVD_SELECT_BLOCKS(src, flush)(src)

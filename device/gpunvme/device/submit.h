@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * Submit without waiting for the result: reserve, write, publish, and one drain where there is no room.
- */
+/* Submit without waiting for the result: reserve, write, publish, and drain once if there is no room. */
 #ifndef GPUNVME_DEVICE_SUBMIT_H
 #define GPUNVME_DEVICE_SUBMIT_H
 
@@ -25,7 +23,7 @@ GNVD_FN int gnvd_try_submit(const struct gpunvme_dq *dq, const struct gnvd_wave 
 	return err;
 }
 
-/* As gnvd_try_submit(), with completions taken in once where there is no room. */
+/* As gnvd_try_submit(). If there is no room, it takes completions once and tries again. */
 GNVD_FN int gnvd_submit(const struct gpunvme_dq *dq, const struct gnvd_wave *w, int want, const struct gnvd_cmd *c,
 			struct gpunvme_req *req)
 {

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * A blocking transfer: all steps in one loop that the lanes of a wave go through together.
- */
+/* A blocking transfer: all steps in one loop that the lanes of a wave run together. */
 #ifndef GPUNVME_DEVICE_TRANSFER_H
 #define GPUNVME_DEVICE_TRANSFER_H
 
@@ -11,7 +9,7 @@
 #include <gpunvme/device/wait.h>
 #include <gpunvme/device/write.h>
 
-/* What is left of a lane's transfer. */
+/* The rest of a lane's transfer. */
 struct gnvd_left {
 	uint64_t offset;
 	uint64_t lba;
@@ -19,9 +17,9 @@ struct gnvd_left {
 	int ret;          /* 0, the failure, or why the lane gives up at its next look */
 };
 
-#define GNVD_IDLE 0x40000000 /* a lane that only takes part: neither a status nor an error */
+#define GNVD_IDLE 0x40000000 /* a lane without a transfer: neither a status nor an error */
 
-/* Blocks of the next command of a transfer; a flush counts as one. */
+/* Blocks of the next command of a transfer. A flush counts as one block. */
 GNVD_FN uint32_t gnvd_part_blocks(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, const struct gnvd_left *l,
 				  uint32_t op)
 {
@@ -34,7 +32,7 @@ GNVD_FN uint32_t gnvd_part_blocks(const struct gpunvme_dq *dq, const struct gpun
 	return l->nblocks < most ? l->nblocks : most;
 }
 
-/* That command, of n blocks. */
+/* Set that command, of n blocks. */
 GNVD_FN void gnvd_set_part(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, const struct gnvd_left *l, uint32_t n,
 			   uint32_t op, struct gnvd_cmd *c)
 {
@@ -51,11 +49,11 @@ GNVD_FN void gnvd_set_part(const struct gpunvme_dq *dq, const struct gpunvme_dbu
 }
 
 /*
- * One lane's transfer, part by part; dbuf NULL: a command without data. All lanes of the wave go through the loop together until
- * the last is done: who has a part to submit submits, all take completions in, who has a result takes it. A wave that waits for
- * room so never sits on results, which hold identifiers. A lane stops at its first failure, which is the first in LBA order.
- * What lives through the loop occupies registers of every lane, so a command is computed where it is stored. `deadline` is that of
- * the command in flight, or of the wait for room.
+ * One lane's transfer, part by part; dbuf NULL: a command without data. All lanes of the wave run the loop together until the last
+ * one is done. Lanes with a part to submit submit it, all lanes take completions, and lanes with a result take it. So a wave that
+ * waits for room never holds results, which hold identifiers. A lane stops at its first failure, which is the first in LBA order.
+ * Values that live through the loop occupy registers of every lane, so a command is computed where it is stored. `deadline` is that
+ * of the command in flight, or of the wait for room.
  */
 GNVD_FN void gnvd_run_wave(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gpunvme_dbuf *dbuf,
 			   struct gnvd_left *left, uint32_t op)
@@ -95,7 +93,7 @@ GNVD_FN void gnvd_run_wave(const struct gpunvme_dq *dq, const struct gnvd_wave *
 		gnvd_help_own(dq, w, turn, n != 0, &own);
 		if (n && gnvd_take_own(dq, req.cid, &own, &l.ret)) {
 			l.lba += n;
-			l.offset += op == GPUNVME_IO_DSM ? 0 : (uint64_t)n << dq->lba_shift; /* the next range takes the place of this one */
+			l.offset += op == GPUNVME_IO_DSM ? 0 : (uint64_t)n << dq->lba_shift; /* the next range is in the same place */
 			l.nblocks = l.ret ? 0 : l.nblocks - n;
 			n = 0;
 			deadline = 0;
@@ -107,7 +105,7 @@ GNVD_FN void gnvd_run_wave(const struct gpunvme_dq *dq, const struct gnvd_wave *
 		if (n && (turn & 15) == 15)
 			l.ret = gnvd_look_up(dq, &deadline, 0, NULL);
 		if ((turn & 63) == 63 && !gnvd_ballot(w, n != 0) && most > 1)
-			most /= 2; /* narrow submitters must not starve a wide one */
+			most /= 2; /* waves that submit few commands must not starve one that submits many */
 		gnvd_pause(turn++);
 	}
 	*left = l;
@@ -122,7 +120,7 @@ GNVD_FN void gnvd_run_alone(const struct gpunvme_dq *dq, const struct gnvd_wave 
 	gnvd_run_wave(near, w, dbuf, left, op);
 }
 
-/* `hint` is gnvd_hint(): made before any loop, because in one it would keep its makings in registers. */
+/* `hint` is gnvd_hint(), computed before any loop: in a loop its operands would stay in registers. */
 GNVD_FN int gnvd_run_by(const struct gpunvme_dq *dq, enum gnvd_site site, uint32_t hint, const struct gpunvme_dbuf *dbuf,
 			uint64_t offset, uint64_t lba, uint32_t nblocks, uint32_t op, int ret)
 {
@@ -144,7 +142,7 @@ GNVD_FN int gnvd_run_at(const struct gpunvme_dq *dq, enum gnvd_site site, const 
 	return gnvd_run_by(dq, site, gnvd_hint(), dbuf, offset, lba, nblocks, op, ret);
 }
 
-/* The leader's transfer, with the help of all lanes of the wave; all get what came of it. */
+/* The leader's transfer, with the help of all lanes of the wave. All get the result. */
 GNVD_FN int gnvd_run_one(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t lba,
 			 uint32_t nblocks, uint32_t op, int ret)
 {
@@ -156,7 +154,7 @@ GNVD_FN int gnvd_run_one(const struct gpunvme_dq *dq, const struct gpunvme_dbuf 
 		gnvd_enter(&w, dq, GNVD_SITE_WAVE);
 		left.ret = w.rank ? GNVD_IDLE : left.ret;
 		GNVD_APART(w, gnvd_run_alone(dq, &w, dbuf, &left, op), gnvd_run_wave(dq, &w, dbuf, &left, op));
-		gnvd_meet(&w); /* what the leader acquired, all have */
+		gnvd_meet(&w); /* all lanes have what the leader acquired */
 		left.ret = (int)gnvd_bcast32(&w, (uint32_t)left.ret);
 		gnvd_leave(&w);
 	}
@@ -169,7 +167,7 @@ GNVD_FN int gnvd_run(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbu
 	return gnvd_run_at(dq, GNVD_SITE_RUN, dbuf, offset, lba, nblocks, op, ret);
 }
 
-/* ---- From the arguments of a call; `ret` is what was wrong with others of them ---- */
+/* ---- From the arguments of a call; `ret` is the result of the checks of others ---- */
 
 GNVD_FN int gnvd_transfer(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t pos, uint64_t len,
 			  uint32_t op, int ret)

@@ -78,7 +78,7 @@ struct gnvd_part {
 	uint32_t shift;       /* blocks of one piece as a power of two */
 };
 
-/* Stripes of one member follow each other there, so its part of a range is a range. Answers 0 when there is none. */
+/* The stripes of one member are contiguous on it, so its part of a range is a range. Return 0 if it has none. */
 GNVD_FN int gnvd_member_range(const struct gpunvme_dvol *v, uint64_t lba, uint64_t nblocks, struct gnvd_part *p)
 {
 	uint64_t mask = (1ull << v->stripe_shift) - 1, last = lba + nblocks - 1;

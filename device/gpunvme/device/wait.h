@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Take and wait: each lane sees its own result word, acquires and frees its identifier; meanwhile it drains, and looks up now
- * and then for a reason to give up.
+ * Take and wait: each lane sees its own result word, acquires and frees its identifier. Meanwhile it drains, and checks now and
+ * then whether to give up.
  */
 #ifndef GPUNVME_DEVICE_WAIT_H
 #define GPUNVME_DEVICE_WAIT_H
 
 #include <gpunvme/device/drain.h>
 
-/* Is this handle one of ours? 0, or the error. */
+/* Is this handle one of this queue? Return 0 or the error. */
 GNVD_FN int gnvd_check_req(const struct gpunvme_dq *dq, const struct gpunvme_req *req)
 {
 	if (req->tag != dq->tag)
@@ -16,14 +16,14 @@ GNVD_FN int gnvd_check_req(const struct gpunvme_dq *dq, const struct gpunvme_req
 	return req->cid < dq->cids ? 0 : -GPUNVME_EINVAL;
 }
 
-/* As gnvd_take() for a command that is this lane's for certain; word: its result word. */
+/* As gnvd_take(), for a command that is certainly this lane's. word: its result word. */
 GNVD_FN int gnvd_take_done(const struct gpunvme_dq *dq, uint32_t cid, uint64_t word, int *ret)
 {
 	uint32_t status;
 
 	if (!gnvd_is_over(dq, word))
 		return 0;
-	/* acquires: pairs with the drainer's release, and so with the controller's data */
+	/* Acquires: pairs with the drainer's release, and so with the controller's data. */
 	word = gnvd_take64(gnvd_result_at(dq, cid), word & ~(GNVD_GEN_ONE - 1));
 	status = (uint32_t)GPUNVME_FIELD_GET(GPUNVME_RES_STATUS, word);
 	*ret = status & GPUNVME_ST_CODE ? (int)status : 0;
@@ -31,7 +31,7 @@ GNVD_FN int gnvd_take_done(const struct gpunvme_dq *dq, uint32_t cid, uint64_t w
 	return 1;
 }
 
-/* If the command is over: set *ret, free the CID and return 1. Each lane acquires for itself. */
+/* If the command has ended, set *ret, free the CID and return 1. Each lane acquires for itself. */
 GNVD_FN int gnvd_take(const struct gpunvme_dq *dq, struct gpunvme_req *req, int *ret)
 {
 	uint64_t word = gnvd_ld64(gnvd_result_at(dq, req->cid));
@@ -46,18 +46,18 @@ GNVD_FN int gnvd_take(const struct gpunvme_dq *dq, struct gpunvme_req *req, int 
 	return 1;
 }
 
-/* Nobody will ask for this command any more; its CID is freed when it completes. */
+/* No thread asks for this command any more. Its CID is freed when it completes. */
 GNVD_FN void gnvd_detach(const struct gpunvme_dq *dq, struct gpunvme_req *req)
 {
 	uint64_t old = gnvd_or64(gnvd_result_at(dq, req->cid), GPUNVME_RES_DETACHED);
 
-	/* Drainer and owner both set a bit; whoever comes second frees. */
+	/* Drainer and owner both set a bit. The second of them frees. */
 	if (gnvd_is_over(dq, old))
 		gnvd_finish_detached(dq, req->cid, old & ~(GNVD_GEN_ONE - 1), (uint32_t)GPUNVME_FIELD_GET(GPUNVME_RES_STATUS, old));
 	req->tag = 0;
 }
 
-/* The slow part of waiting: stop word, poison, deadlines. Returns 0 to go on waiting, or why not. */
+/* The slow part of waiting: stop word, poison, deadlines. Return 0 to go on waiting, or why not. */
 GNVD_FN int gnvd_look_up(const struct gpunvme_dq *dq, uint64_t *deadline, uint64_t ticks, uint64_t *until)
 {
 	uint64_t now;
@@ -76,7 +76,7 @@ GNVD_FN int gnvd_look_up(const struct gpunvme_dq *dq, uint64_t *deadline, uint64
 	return ticks && now >= *until ? -GPUNVME_ETIMEDOUT : 0;
 }
 
-/* The slow part of waiting for room, for all lanes of the wave; `waits`: those that do. Returns 0 to go on, or why not. */
+/* The slow part of waiting for room, for all lanes of the wave; `waits`: this one does. Return 0 to go on, or why not. */
 GNVD_FN int gnvd_no_room(const struct gpunvme_dq *dq, int waits, uint64_t *deadline, uint32_t *fetched)
 {
 	uint32_t seen = gnvd_same32((uint32_t)gnvd_ld64(GNVD_STATE(dq, fetched))), control;
@@ -91,7 +91,7 @@ GNVD_FN int gnvd_no_room(const struct gpunvme_dq *dq, int waits, uint64_t *deadl
 	return now > *deadline ? -(int)gnvd_opaque32(GPUNVME_ETIMEDOUT) : 0;
 }
 
-/* A lane stops to wait for a command. */
+/* Stop waiting for a command. */
 GNVD_FN void gnvd_give_up(const struct gpunvme_dq *dq, struct gpunvme_req *req, int why, uint64_t deadline)
 {
 	if (why == -GPUNVME_ETIMEDOUT && gnvd_clock() >= deadline)
@@ -99,7 +99,9 @@ GNVD_FN void gnvd_give_up(const struct gpunvme_dq *dq, struct gpunvme_req *req, 
 	gnvd_detach(dq, req);
 }
 
-/* A lane that waits drains, unless a service does; now and then all the same, so that nothing hangs on the service. */
+/*
+ * A lane that waits drains, except where gpunvme_poll_queue() runs. It drains there now and then, too, and does not depend on that.
+ */
 GNVD_FN int gnvd_helps(const struct gpunvme_dq *dq, uint32_t turn)
 {
 	return !(dq->flags & GPUNVME_DQ_SERVED) || (turn & 255) == 255;
@@ -111,7 +113,7 @@ GNVD_FN void gnvd_help(const struct gpunvme_dq *dq, const struct gnvd_wave *w, u
 		gnvd_drain(dq, w);
 }
 
-/* As gnvd_help() in a transfer: what it finds of the wave's own, for the lanes with `waits` set, is taken: own->over. */
+/* As gnvd_help(), in a transfer. Completions of the wave itself, of the lanes with `waits` set, are taken: own->over. */
 GNVD_FN void gnvd_help_own(const struct gpunvme_dq *dq, const struct gnvd_wave *w, uint32_t turn, int waits, struct gnvd_own *own)
 {
 	uint64_t lanes;
@@ -125,11 +127,11 @@ GNVD_FN void gnvd_help_own(const struct gpunvme_dq *dq, const struct gnvd_wave *
 	if (gnvd_helps(dq, turn))
 		gnvd_drain_for(dq, w, own);
 	lanes = gnvd_ballot(w, own->over != 0);
-	if (lanes && w->rank == 0) /* behind the exchanges of all lanes, which were answered */
+	if (lanes && w->rank == 0) /* after the exchanges of all lanes, which have returned */
 		gnvd_or_after64(dq->cid_map + own->cid / 64 * 8, lanes << (own->cid & 63));
 }
 
-/* Is the command of this lane over? Then *ret is what came of it. */
+/* Has the command of this lane ended? Then *ret is its result. */
 GNVD_FN int gnvd_take_own(const struct gpunvme_dq *dq, uint32_t cid, const struct gnvd_own *own, int *ret)
 {
 	if (!own->over)
@@ -139,8 +141,8 @@ GNVD_FN int gnvd_take_own(const struct gpunvme_dq *dq, uint32_t cid, const struc
 }
 
 /*
- * Wait for the commands of the lanes with `open` set. ticks 0: until the queue's own time-out. A lane that gives up drains once
- * more and looks again before it believes it. Returns each lane's own result; *req stays valid where the command is not over.
+ * Wait for the commands of the lanes with `open` set. ticks 0: until the queue's own time-out. Before a lane gives up it drains and
+ * looks once more. Return the result of each lane. *req stays valid if the command has not ended.
  */
 GNVD_FN int gnvd_wait(const struct gpunvme_dq *dq, const struct gnvd_wave *w, int open, struct gpunvme_req *req, uint64_t ticks)
 {

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * Write: each lane that got a place fills its slot of the ring and marks its result word SUBMITTED.
- */
+/* Write: each lane that got a place fills its slot of the ring and marks its result word SUBMITTED. */
 #ifndef GPUNVME_DEVICE_WRITE_H
 #define GPUNVME_DEVICE_WRITE_H
 
@@ -22,7 +20,7 @@ GNVD_FN uint32_t gnvd_nth_bit(uint64_t v, uint32_t n)
 	return at;
 }
 
-/* This lane's CID; its result word says SUBMITTED from now on. req NULL: nobody will ask. */
+/* Return this lane's CID, whose result word is now SUBMITTED. req NULL: the command is detached. */
 GNVD_FN uint32_t gnvd_begin_command(const struct gpunvme_dq *dq, const struct gnvd_grant *grant, struct gpunvme_req *req)
 {
 	uint64_t gen = (grant->pos + grant->mine) << GPUNVME_RES_GEN_SHIFT;
@@ -41,8 +39,8 @@ GNVD_FN uint32_t gnvd_begin_command(const struct gpunvme_dq *dq, const struct gn
 }
 
 /*
- * Fill this lane's slot. Becomes visible with the doorbell. Last of all, and made here: where a command is stored most registers
- * are in use, and each that is kept for it counts.
+ * Fill this lane's slot. The doorbell makes it visible. The fields are computed here, last of all: most registers are in use where
+ * a command is stored, and each value that is kept for it costs one.
  */
 GNVD_FN void gnvd_write_command(const struct gpunvme_dq *dq, const struct gnvd_grant *grant, const struct gnvd_cmd *c,
 				uint32_t cid)
