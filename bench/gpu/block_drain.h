@@ -5,8 +5,8 @@
  *
  * Each lane's command identifier is its number in the block. It writes its entry as sixteen 4-byte volatile stores at its distance
  * from the tail; barrier; lane 0 makes one fence and rings; each lane polls the completion at its distance from the head; barrier;
- * lane 0 rings the completion doorbell. No atomics. The next batch starts when the slowest command of this one is over, and a lane
- * takes the status of whatever completed in its place, so statuses are its own only where the controller completes in order.
+ * lane 0 rings the completion doorbell. No atomics. The next batch starts when the slowest command of this one has ended. A lane
+ * takes the status of whatever completed in its place. So statuses are its own only if the controller completes in order.
  *
  * In its favour: completions are polled with one load, there is no time-out, and no fence after a completion, because the
  * descriptions have none. A kernel that reads what the controller wrote needs one of its own.

@@ -9,8 +9,8 @@
  * completion queue from the head on, marks what it found, and until the head has passed that tries the head lock. The thread that
  * has it walks the marks, lets the entries that the controller has fetched have their next turn, rings, and moves the head.
  *
- * In its favour: positions are 64 bits and so never run out, a lock is looked at before it is tried, a thread that waits sleeps a
- * little longer each time, the entry is written as four wide stores, and statuses are kept.
+ * In its favour: positions have 64 bits and never run out. A thread looks at a lock before it tries it, and sleeps a little longer
+ * each time it waits. Four wide stores write the entry. Statuses are kept.
  */
 #ifndef GPUNVME_BENCH_TICKET_H
 #define GPUNVME_BENCH_TICKET_H

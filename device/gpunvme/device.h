@@ -32,8 +32,8 @@
  *   `offset` counts from the start of the buffer, and iova + offset must be a multiple of 4. A transfer must lie inside both.
  * - A blocking transfer is split if one command cannot carry it, or if it crosses a boundary at which the drive prefers transfers
  *   to end. A write of at most dq->atomic blocks is not split at such a boundary. It is one command, which the drive writes
- *   atomically, except across a boundary of its own (gpunvme_ns_info), across the end of a stripe of a volume, or with more than
- *   1 MiB by PRP lists.
+ *   atomically. Exceptions: a boundary of the drive itself (gpunvme_ns_info), the end of a stripe of a volume, and more than 1 MiB
+ *   by PRP lists.
  * - The queue's command time-out limits every wait. A queue on which a command timed out is poisoned. Commands in flight may still
  *   end with their own status, and new ones return -GPUNVME_ESHUTDOWN. The buffers of commands that never ended belong to the
  *   device until the host has destroyed or recovered the queue (gpunvme_qp_recover()).

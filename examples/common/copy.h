@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Copies between files and a namespace, moved by lanes: what read_file, write_file and the verbs read and write do. Chunk by chunk
- * the host moves bytes between the file and a buffer, and lanes move blocks between the buffer and the controller, each every
- * gpunvme_lanes()-th transfer through the queue that its number selects. The controller's data goes straight to or from the buffer.
+ * the host moves bytes between the file and a buffer, and threads move blocks between the buffer and the controller. Each thread
+ * makes every gpunvme_lanes()-th transfer, through the queue that its number selects. The controller's data goes straight to or
+ * from the buffer.
  *
  * @opts->copies must be set, and catch_signals() have been called. Returns an exit code.
  */

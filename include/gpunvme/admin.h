@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The machine: which NVMe controllers it has, how far they are from a GPU, taking one from the kernel's driver for use with
- * gpunvme_dev_open() and returning it, and why a controller or a GPU can or cannot be used.
+ * The machine: its NVMe controllers, and how far they are from a GPU. Take a controller from the kernel's driver for
+ * gpunvme_dev_open(), and return it. Find out why a controller or a GPU can or cannot be used.
  *
  *   gpunvme_pci_get_info, _get_path, _bind, _unbind     controllers on the PCI bus
  *   gpunvme_doctor, _doctor_gpu, _doctor_drive          conditions of opening, the state of an open drive
@@ -83,10 +83,10 @@ GPUNVME_API int gpunvme_pci_get_path(const char *a, const char *b, struct gpunvm
  * @user:    hand the device's nodes to this user: root, or a member of the group gpunvme, which may use /dev/iommu;
  *           NULL for no user
  *
- * Refuses a controller one of whose namespaces is mounted, held or opened by any process, by its disk, a partition, ngXnY or nvmeX,
- * or through another controller of the same drive, and one whose IOMMU group has devices with other drivers. Processes of other PID
- * namespaces are not seen unless they mount it or open it exclusively. A disk whose holder is not seen, as after a
- * process was killed, is waited for, ten seconds at most. On failure the former driver has it again. Needs root.
+ * Refuses a controller if one of its namespaces is mounted or held, or if a process has it open: by its disk, a partition, ngXnY or
+ * nvmeX, or through another controller of the same drive. Refuses a controller whose IOMMU group has devices with other drivers.
+ * Processes of other PID namespaces are not seen unless they mount it or open it exclusively. A disk whose holder is not seen, as
+ * after a process was killed, is waited for, ten seconds at most. On failure the former driver has it again. Needs root.
  * Return: 0, also when vfio-pci has it already; -EINVAL bad address; -ENODEV no such controller, or vfio-pci is not loaded; -EBUSY
  * in use; -EPERM the IOMMU group, or the user is not in the group gpunvme; -EOPNOTSUPP no IOMMU; -ENOENT no such user or group, or
  * a disk is not in /dev; -EACCES not root, or not allowed to look at all processes.
@@ -167,9 +167,9 @@ static inline int gpunvme_doctor_gpu(unsigned n, const char *controller, struct 
  * @checks: room for *count of them
  * @count:  in: room; out: how many were filled
  *
- * Its namespace and format, whether blocks could be read when it was opened (it may be locked, erasing itself, reserved by another
- * host), the PRP lists it gets, what is known of its model, its own warnings, firmware that waits, its write cache. Reads no media.
- * Any thread may call.
+ * Checks its namespace and format, and whether blocks could be read when it was opened (it may be locked, erasing itself, or
+ * reserved by another host). Also checks its PRP lists, known faults of its model, its warnings, firmware that waits for a reset,
+ * and its write cache. Reads no media. Any thread may call.
  * Return: 0; -EINVAL; -ENODEV, -ESHUTDOWN the controller is gone or dead.
  */
 static inline int gpunvme_doctor_drive(struct gpunvme_dev *dev, struct gpunvme_check *checks, unsigned *count)

@@ -15,8 +15,8 @@
  *   vfio-user:SOCKET[?...]      an NVMe controller that another process serves by vfio-user (gpunvme serve, SPDK's target)
  * Keys common to all: `ns` (default namespace; when absent 1, or where that has another command set the first that has not),
  * `ro` (1: the device refuses every write), `power` (leave, as when absent, or performance: the first power state and no changes
- * by the drive itself, until it is closed), `hmb` (MiB of this machine's memory that a drive which asks for it may have to work
- * in, and reaches alone; 64 when absent, 0: none).
+ * by the drive itself, until it is closed), `hmb` (MiB of this machine's memory for a drive that requests memory to work in; no
+ * other device reaches it; 64 when absent, 0: none).
  * Keys of pci: `port` (auto, iommufd or type1: the way through VFIO; auto takes what the machine has; noiommu, never taken by
  * itself: without an IOMMU, where the drive can overwrite any memory: Linux 7.3, buffers of 2 MiB at most, of GPUNVME_MEM_HUGE),
  * `unsafe-vram` (1: with type1, memory of a GPU is mapped by the addresses it has now; should the GPU's driver move it, the
@@ -33,9 +33,9 @@
  * spread exponentially), `seed` (of what is drawn for that, the same each time). A thread of the controller is busy while it
  * keeps times, and has 1008 commands at once; where the machine is too slow the log says so, once. Admin commands have no such
  * times. `link` (bytes a second in each direction, 0: no limit) is the rate of the drive's link. `model` emulates a drive by its
- * parts instead of `iops`, `bw`, `lat_us` and `p99_us`: P4800X, P3700, 9100MAX, SN850X (docs/emulated-drives.md), or generic with
- * `units` (1 to 4096) and `read_us`, and `page` (bytes that a unit reads at a time, 4096), `read_p99_us`, `fw_us`, `fixed_us`,
- * `channels` and `channel_bw`, `write_us`, `buffer` and `drain`, `program_us` where they are wanted (the same page).
+ * parts instead of `iops`, `bw`, `lat_us` and `p99_us`: P4800X, P3700, 9100MAX, SN850X (docs/emulated-drives.md), or generic. A
+ * generic drive needs `units` (1 to 4096) and `read_us`. It may have `page` (bytes that a unit reads at a time, 4096),
+ * `read_p99_us`, `fw_us`, `fixed_us`, `channels` and `channel_bw`, `write_us`, `buffer` and `drain`, `program_us` (the same page).
  * Keys of soft:vram: `on` (what runs it: cpu, when absent, or cuda:N), `slice` (ms that a launch of its kernel lasts, 2
  * when absent; 0: until it is closed), `image` (a file that is loaded into it when it is opened; INFO lines of the log say how
  * far).
@@ -108,13 +108,13 @@ struct gpunvme_dev_opts {
  * may) until the device is closed, so that nobody mounts it.
  *
  * Return: 0; -EINVAL bad URI or option, or opts->share was opened in another way, or `hmb` does not go with it or with noiommu;
- * -EPROTO a server of vfio-user does not keep to the protocol;
- * -EADDRINUSE memory is mapped where this device must not use addresses; -ENOENT, -EACCES, -EISDIR ... as the system says of the
- * path; -ENOENT no namespace `ns`; -ENODEV no such controller or it died; -EBUSY another driver or process has it, or uses a
- * namespace of it through another controller, or a process writes to the image or block device, or opts->share keeps memory that
- * its `hmb` asked for; -EACCES, -EPERM this user may not open it, or its IOMMU group stands against it; -EMFILE; -ETIMEDOUT it did
- * not become ready; -EIO it reports a fatal error while it starts or reads, or reads wrong; -EOPNOTSUPP not possible on this
- * machine or in this build; -ENOMEM; or a positive NVMe status of an admin command.
+ * -EPROTO a server of vfio-user does not keep to the protocol; -EADDRINUSE memory is mapped where this device must not use
+ * addresses; -ENOENT, -EACCES, -EISDIR ... as the system says of the path; -ENOENT no namespace `ns`; -ENODEV no such controller or
+ * it died; -EBUSY another driver or process has it, or uses a namespace of it through another controller; or a process writes to
+ * the image or block device, or opts->share keeps memory that its `hmb` asked for; -EACCES, -EPERM this user may not open it, or
+ * its IOMMU group stands against it; -EMFILE; -ETIMEDOUT it did not become ready; -EIO it reports a fatal error while it starts or
+ * reads, or reads wrong; -EOPNOTSUPP not possible on this machine or in this build; -ENOMEM; or a positive NVMe status of an admin
+ * command.
  */
 GPUNVME_API int gpunvme_dev_open(const char *uri, const struct gpunvme_dev_opts *opts, struct gpunvme_dev **dev);
 
@@ -259,9 +259,9 @@ GPUNVME_API int gpunvme_dev_set_feature(struct gpunvme_dev *dev, uint8_t fid, ui
 /*
  * State and events of a controller.
  *
- * Events wait in a list of the device, and a descriptor that poll() understands says that there are some. It is no callback,
- * because what a program does about an event is to call this library (take new views, close, open again), which a callback on a
- * thread of the library, with its locks held, could not allow; and a descriptor fits the loop that the program has already.
+ * Events wait in a list of the device, and a descriptor that poll() understands says that there are some. There is no callback:
+ * after an event a program calls this library (take new views, close, open again). A callback on a thread of the library, with its
+ * locks held, could not allow that. A descriptor also fits the loop that the program already has.
  */
 struct gpunvme_qp;
 struct gpunvme_mem;
@@ -319,8 +319,8 @@ struct gpunvme_event {
  * @fd:  set to it; the device's, which closes it when it is closed. For poll() and its kin only; closed by exec()
  *
  * Events are kept from the first call on, 64 at most. That call asks the controller for its own events, too (Base Specification
- * 5.2): it sets feature 0Bh to all that the types above name, unless the program sets it to something else later, and starts a
- * thread that looks ten times a second, and reads the log page of each event, so that the next of its kind may come. What the
+ * 5.2): it sets feature 0Bh to all types above, which the program may change later. It starts a thread that looks ten times a
+ * second. The thread reads the log page of each event, so that the controller can report the next one of that type. What the
  * controller refuses is said in the log. Any thread may call it. Return: 0; -EMFILE; -EAGAIN there is no thread.
  */
 GPUNVME_API int gpunvme_dev_event_fd(struct gpunvme_dev *dev, int *fd);

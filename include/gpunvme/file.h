@@ -53,10 +53,10 @@ struct gpunvme_file_opts {
  * Reads ext2, ext3 and ext4 with libext2fs, through the library. Everything on the drive is untrusted. Any thread may call it.
  * Return: 0; -EINVAL an option, or a path that leaves the root; -ENOENT, -ENOTDIR, -EISDIR, -ELOOP as of any path; -EOPNOTSUPP
  * another file system, one with a feature that is not known, a file that is no regular file, encrypted, compressed or stored in its
- * inode, for writing also one that fs-verity protects or that is immutable or for appending, or this build has no libext2fs;
- * -EBUSY its journal waits to be replayed, or it was not unmounted; -ESTALE another thread formatted the namespace meanwhile;
- * -EUCLEAN it is damaged, or knows itself that it has errors; -ENXIO no such partition; -EROFS; -ENOMEM; otherwise as
- * gpunvme_qp_create() and gpunvme_read().
+ * inode; for writing also one that fs-verity protects or that is immutable or for appending, or this build has no libext2fs; -EBUSY
+ * its journal waits to be replayed, or it was not unmounted; -ESTALE another thread formatted the namespace meanwhile; -EUCLEAN it
+ * is damaged, or knows itself that it has errors; -ENXIO no such partition; -EROFS; -ENOMEM; otherwise as gpunvme_qp_create() and
+ * gpunvme_read().
  */
 GPUNVME_API int gpunvme_file_open(struct gpunvme_dev *dev, const char *path, const struct gpunvme_file_opts *opts,
 				  struct gpunvme_file **file);
@@ -83,7 +83,7 @@ GPUNVME_API int gpunvme_file_close(struct gpunvme_file *file);
  * checksums are not looked at. Asks the kernel (FIEMAP), and reads the superblock from the block device, which needs the right to;
  * btrfs, root. Any thread may call it.
  * Return: 0; -EOPNOTSUPP another file system, no regular file, or one that has no blocks of its own on the drive: encrypted,
- * compressed, in its inode, on a real-time device, or below device mapper, md or a loop device, or a btrfs of several devices,
+ * compressed, in its inode, on a real-time device, or below device mapper, md or a loop device; or a btrfs of several devices,
  * striped, or with a feature that moves its data; -EBUSY the file system is mounted for writing, or the file has data that is not
  * allocated yet, or a log waits to be replayed; -EUCLEAN it has noted errors; -EACCES btrfs, and not root; -ENOMEM; as open() and
  * read() of the path and the block device return.
@@ -115,10 +115,10 @@ GPUNVME_API int gpunvme_file_map(struct gpunvme_dev *dev, const char *text, cons
  * @opts: NULL for the defaults; without GPUNVME_FILE_WRITE, and partition 0
  * @file: set on success; the caller owns it
  *
- * The file system must be ext4 or XFS and be mounted from a block device, or a partition of it, that this library serves from the
- * same namespace, in this process or another (gpunvme/serve.h): that is known by what the ublk driver keeps, and by the bytes with
- * which both begin. What `soft:` has beneath it nobody else can have mounted, so there, too, the way is a block device that is
- * served. What was written so far is brought to the drive (FIEMAP with sync), then the kernel is asked where the file lies.
+ * The file system must be ext4 or XFS, mounted from a block device or a partition of it. This library must serve that block device
+ * from the same namespace, in this process or another (gpunvme/serve.h). That is known by what the ublk driver keeps, and by the
+ * bytes with which both begin. What `soft:` has beneath it nobody else can have mounted, so there, too, the way is a block device
+ * that is served. What was written so far is brought to the drive (FIEMAP with sync), then the kernel is asked where the file lies.
  *
  * For reading. The kernel may give the file other blocks, and its blocks to other files, as soon as somebody changes it: after
  * kernels have run, gpunvme_file_check() says whether what they read was this file. A descriptor is kept until
@@ -126,7 +126,7 @@ GPUNVME_API int gpunvme_file_map(struct gpunvme_dev *dev, const char *text, cons
  * thread may call it, but those that serve the block device.
  * Return: 0; -EINVAL an option; -EXDEV the block device is not served by this library, or from another namespace; -EOPNOTSUPP
  * another file system, as the sentence says (btrfs, f2fs, tmpfs, overlayfs, and what is unknown), no regular file, one that is
- * encrypted, compressed, in its inode or on a real-time device, or ext4 writes its data to the journal first; -EBUSY data is not
+ * encrypted, compressed, in its inode or on a real-time device; or ext4 writes its data to the journal first; -EBUSY data is not
  * allocated yet, as somebody writes to it; -EACCES not root; -ECHILD; -ENOMEM; as open(), gpunvme_qp_create() and gpunvme_read().
  */
 GPUNVME_API int gpunvme_file_live(struct gpunvme_dev *dev, const char *path, const struct gpunvme_file_opts *opts,
@@ -150,8 +150,8 @@ GPUNVME_API int gpunvme_file_check(const struct gpunvme_file *file);
  * gpunvme_file_lease() - keep a file of a mounted file system as it is, so that kernels may write to its blocks
  * @file: of gpunvme_file_live(), unchanged since
  *
- * From 0 on until gpunvme_file_unlease() the file has these extents and this size, all that was written to it is on the drive, and
- * views made from now on let kernels write in place. Views made before stay for reading. What keeps it is the same on ext4 and XFS:
+ * After 0, until gpunvme_file_unlease(), the file has these extents and this size. All that was written to it is on the drive.
+ * Views made from now on let kernels write in place. Views made before stay for reading. What keeps it is the same on ext4 and XFS:
  *
  * - The immutable flag (FS_IMMUTABLE_FL): opening it for writing, truncate, unlink, rename, link and chmod are -EPERM, and so are
  *   fallocate, reflink and dedupe into it, and XFS's exchange of ranges; e4defrag and xfs_fsr have to open it for writing.
@@ -171,10 +171,10 @@ GPUNVME_API int gpunvme_file_check(const struct gpunvme_file *file);
  *
  * Holes and what was only preallocated stay so: kernels that write there get -GPUNVME_EOPNOTSUPP (device.h).
  *
- * A process that ends without giving it back leaves it immutable, with the attribute trusted.gpunvme.lease, which names it
- * and the inode, as a copy has the attribute, too (`getfattr -n trusted.gpunvme.lease FILE`, `lsattr FILE`): nobody writes to
- * it by mistake over what the kernel's cache does not know. The next gpunvme_file_lease() of it takes that over, and
- * `gpunvme unlease FILE` or gpunvme_lease_remove() ends it.
+ * A process that ends without giving it back leaves it immutable. The attribute trusted.gpunvme.lease names the process, and the
+ * inode, because a copy has the attribute, too (`getfattr -n trusted.gpunvme.lease FILE`, `lsattr FILE`): nobody writes to it by
+ * mistake over what the kernel's cache does not know. The next gpunvme_file_lease() of it takes that over, and `gpunvme unlease
+ * FILE` or gpunvme_lease_remove() ends it.
  *
  * One call on a file at a time, and no kernel that writes to it. All or nothing. Source: Linux, fs/namei.c, fs/open.c,
  * fs/remap_range.c, fs/locks.c, fs/ext4, fs/xfs.
@@ -190,11 +190,12 @@ GPUNVME_API int gpunvme_file_lease(struct gpunvme_file *file);
  * gpunvme_file_unlease() - give it back to the kernel
  * @file: that is leased; no kernel writes to it any more, and no view that lets one is used again
  *
- * What kernels wrote is flushed as by fsync(), the kernel's cache has none of the file any more, so that everybody reads what is
- * on the drive, its time of change is now, and others may write to it. (A page that is being read at that moment does not show
- * before Linux 6.5, which has cachestat().) Then it is a file of gpunvme_file_live() again. One whose lease was broken is given
- * back, too, and gpunvme_file_check() is -ESTALE from then on: close it, and open it again. gpunvme_file_close() does the same as
- * this call, and where that fails reports it, and leaves the file as a process does that dies. One call on a file at a time.
+ * The call flushes what kernels wrote, as by fsync(). It drops the file from the kernel's cache, so that all readers see what is on
+ * the drive. It sets the time of change to now, and others may write to the file again. (A page that is being read at that moment
+ * does not show before Linux 6.5, which has cachestat().) Then it is a file of gpunvme_file_live() again. One whose lease was
+ * broken is given back, too, and gpunvme_file_check() is -ESTALE from then on: close it, and open it again. gpunvme_file_close()
+ * does the same as this call, and where that fails reports it, and leaves the file as a process does that dies. One call on a file
+ * at a time.
  * Return: 0; -EBUSY somebody has it mapped, or reads it all the while, so that its old bytes cannot be dropped: end that and call
  * again, it is leased still; -EINVAL it is not leased; -ECHILD; -EIO and others of fsync(); -EPERM this process is not root any
  * more.

@@ -64,7 +64,7 @@ struct gpunvme_files_opts {
  * Return: 0, also when a directory has no file below it; -EINVAL; -ENOENT and all others of gpunvme_file_open() for the first file
  * that cannot be had, which the sentence names, then there is no table; -EUCLEAN directories lead in circles, or have more names
  * than there is room for; -E2BIG more than GPUNVME_FILES_MAX files, more than 2^32 - 1 extents, names below directories that take
- * more than 64 MiB and eight times the file system, or a directory of which the list has two files in a row and whose names take
+ * more than 64 MiB and eight times the file system; or a directory of which the list has two files in a row and whose names take
  * more than the file system, both at most 4 GiB; what the progress function answered.
  */
 GPUNVME_API int gpunvme_files_open(struct gpunvme_dev *dev, const char *const *paths, uint32_t count,

@@ -270,12 +270,12 @@ GPUNVME_API int gpunvme_mem_bar(struct gpunvme_gpu *gpu, struct gpunvme_peer *pe
  *   gpunvme_cache_forget   before memory is freed whose end nobody tells the library
  *   gpunvme_cache_get_info, gpunvme_cache_set_limit
  *
- * What is put stays mapped, to be found by the next gpunvme_mem_get() without a system call (but for memory of malloc() on AMD GPUs
- * that cannot write their L2 back in a kernel, which is made uncached again), until the cache holds more than its
- * limit, the memory is freed, or the device is closed. ROCm's runtime reports when memory of an AMD GPU or of hipHostMalloc() is
- * freed: it is unmapped before it can be allocated again. CUDA has a number for each of its allocations, which each
- * gpunvme_mem_get() compares. Nothing reports that other memory (malloc(), mmap()) is freed: its last gpunvme_mem_put() unmaps it,
- * unless the caller promises to report that, by GPUNVME_GET_KEEP.
+ * Memory stays mapped after gpunvme_mem_put(), so the next gpunvme_mem_get() needs no system call. (On AMD GPUs that cannot write
+ * their L2 back in a kernel, memory of malloc() is made uncached again.) The mapping ends when the cache holds more than its limit,
+ * the memory is freed, or the device is closed. ROCm's runtime reports when memory of an AMD GPU or of hipHostMalloc() is freed: it
+ * is unmapped before it can be allocated again. CUDA has a number for each of its allocations, which each gpunvme_mem_get()
+ * compares. Nothing reports that other memory (malloc(), mmap()) is freed: its last gpunvme_mem_put() unmaps it, unless the caller
+ * promises to report that, by GPUNVME_GET_KEEP.
  *
  * What the cache holds counts as mapped: queues and data of a GPU lie together on a device (gpunvme_mem_map()).
  */

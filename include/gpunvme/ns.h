@@ -37,8 +37,8 @@ struct gpunvme_ns_info {
 	uint8_t reserved[7];
 	/* All in blocks, as the namespace says them; 0: it does not say. They are hints, but for the atomic ones. */
 	uint32_t boundary;      /* transfers across a multiple of it are slower (NOIOB); lanes cut theirs there if it is a power of two */
-	uint32_t write_step;    /* writes are best multiples of it (NPWG): where a drive says it, no command of lanes has more than
-	                         * a list of one page describes (1 MiB with pages of 4 KiB), so that long transfers go on at one ... */
+	uint32_t write_step;    /* writes are best multiples of it (NPWG). With it a command of kernels has at most what a list of one
+	                         * page describes (1 MiB with pages of 4 KiB). So long transfers continue at a multiple, ... */
 	uint32_t write_align;   /* ... that begin at multiples of this (NPWA) ... */
 	uint32_t write_best;    /* ... and have this size (NOWS) */
 	uint32_t atomic;        /* a write up to this size is seen whole or not at all (NAWUN, AWUN) */
@@ -62,8 +62,8 @@ struct gpunvme_ns_info {
  *
  * Asks the controller (Identify, CNS 00h; CNS 03h first where it has several command sets). Any thread may call it.
  * Return: 0; -EINVAL when info->size is too small; -ENOENT when the namespace is not active; -EOPNOTSUPP when it is zoned,
- * key-value or of another command set than NVM, its format carries metadata (the sentence names the format to change to), or its
- * blocks are not of 512 to 65536 bytes; or a positive NVMe status.
+ * key-value or of another command set than NVM, its format carries metadata (the error message names the format to change to); or
+ * its blocks are not of 512 to 65536 bytes; or a positive NVMe status.
  */
 GPUNVME_API int gpunvme_ns_get_info(struct gpunvme_dev *dev, uint32_t nsid, struct gpunvme_ns_info *info);
 

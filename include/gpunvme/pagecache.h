@@ -74,10 +74,10 @@ struct gpunvme_pagecache_opts {
  *         that returns -EBUSY; the volume may be closed before
  *
  * Takes frames * page_size bytes as gpunvme_mem_alloc() does. In the threads' own memory it takes 8 bytes for each page of the
- * window and for each frame (24 with GPUNVME_PAGECACHE_AHEAD or _WRITE_BACK), and frames * page_size bytes more where pages are
- * copied there (enum gpunvme_pagecache_flags). Any thread may call it. Kernels use the type of their cache's source; calls of
- * another type are refused. A namespace has struct gpunvme_cached_queue, a file _file, a volume _volume. gpunvme_writable_* are
- * for GPUNVME_PAGECACHE_WRITE_BACK. A cache with GPUNVME_PAGECACHE_AHEAD is for gpunvme_prefetch_* alone.
+ * window and for each frame (24 with GPUNVME_PAGECACHE_AHEAD or _WRITE_BACK). Where pages are copied there (enum
+ * gpunvme_pagecache_flags), it takes frames * page_size bytes more. Any thread may call it. Kernels use the type of their cache's
+ * source; calls of another type are refused. A namespace has struct gpunvme_cached_queue, a file _file, a volume _volume.
+ * gpunvme_writable_* are for GPUNVME_PAGECACHE_WRITE_BACK. A cache with GPUNVME_PAGECACHE_AHEAD is for gpunvme_prefetch_* alone.
  * Return: 0; -EINVAL an option: the page size is no power of two, out of range, or less than a block; a flag is unknown,
  * excludes another (AHEAD and WRITE_BACK do); a volume with a device, a namespace or a file; with GPUNVME_PAGECACHE_WRITE_BACK
  * -EROFS a namespace that cannot be written, also one of a volume's, a device that was opened read-only, or a file that kernels

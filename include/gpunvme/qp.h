@@ -142,10 +142,10 @@ GPUNVME_API int gpunvme_qp_recover(struct gpunvme_qp *qp);
  * gpunvme_qp_release_old() - no kernel uses a view from before the last recovery any more
  * @qp: the queue pair
  *
- * Where a watchdog, another thread's gpunvme_dev_reset(), or the recovery of another queue may come at any time, that last recovery
- * may be of a moment ago, and any view is from before it: say so when no kernel uses any view of this queue, and take the next view
- * afterwards. A view that was taken before the call may be of what the call frees.
- * gpunvme_qp_destroy() implies it. Any thread may call it. Return: 0.
+ * A watchdog, another thread's gpunvme_dev_reset(), or the recovery of another queue may come at any time. Then the last recovery
+ * may just have happened, and any view may be older. In such a program call this when no kernel uses any view of this queue, and
+ * take the next view afterwards. A view that was taken before the call may be of what the call frees. gpunvme_qp_destroy() implies
+ * it. Any thread may call it. Return: 0.
  */
 GPUNVME_API int gpunvme_qp_release_old(struct gpunvme_qp *qp);
 

@@ -180,8 +180,8 @@ struct gpunvme_run {
  *
  * Any thread may call it, several at a time.
  * Return: 0 it is enqueued; -EINVAL an option, no source or two of them, a view of another kind, an address that is no multiple of
- * 8, a bounce range without a file or at no multiple of 4, no transfer; -ERANGE the list, the buffer or the bounce range ends after
- * its allocation, or the bounce range has no block for each thread of a wave; -EFAULT list, buffer or table of the file is no
+ * 8; a bounce range without a file or at no multiple of 4, or no transfer; -ERANGE the list, the buffer or the bounce range ends
+ * after its allocation, or the bounce range has no block for each thread of a wave; -EFAULT list, buffer or table of the file is no
  * memory that the threads can access, or was freed; -EXDEV the stream, the queue or memory belongs to another GPU or context, or
  * the queue is gone (`cpu` does not see that); -EPROTONOSUPPORT a view of another version, or none; -EOPNOTSUPP a driver that
  * cannot use the kernels, a HIP older than 6, or a buffer that an AMD GPU caches; -ENODEV there is no HIP, or it does not see the

@@ -108,9 +108,9 @@ struct gpunvme_ublk_opts {
  * namespace (size and identity are checked; the numbers of queues, depth and max_bytes are those of before), or
  * gpunvme_ublk_remove() ends it. Requests that the dead server had begun are carried out again.
  *
- * A process that uses its own block device has to end that before it ends: a thread of its that waits for a request when the
- * process dies waits for itself, whatever signal it gets, and with it stay the process, its devices, and the block device, which
- * this library then neither goes on with nor removes (run on Linux 7.2).
+ * A process that uses its own block device has to end that before it ends: if the process dies while one of its threads waits for a
+ * request, that thread waits for itself, and no signal ends it. The process and its devices then stay, and so does the block
+ * device, which this library can neither continue nor remove (run on Linux 7.2).
  *
  * All or nothing, but for a queue pair that cannot be deleted when anything fails: it goes with @dev.
  *

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What lies beneath a file of a mounted file system: is it what the device has? The block device must be served by this library
- * from the same namespace, which the ublk driver keeps a number of, and begin with the same bytes when it is read through the
- * library.
+ * What lies beneath a file of a mounted file system: is it what the device has? This library must serve the block device from the
+ * same namespace, whose number the ublk driver keeps. Both must begin with the same bytes.
  */
 #include <errno.h>
 #include <stdio.h>

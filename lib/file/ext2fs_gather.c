@@ -167,8 +167,8 @@ static int read_inode(void *ctx, uint32_t number, const char *name, struct gpunv
 
 /*
  * What names may take. A damaged file system has paths of 4 KiB for the 12 bytes of an entry, which may lie in many blocks of a
- * directory at once. A sound one has an inode of 128 or 256 bytes for each, so eight times its size are paths of 1 to 2 KiB for as
- * many files as it has room for.
+ * directory at once. A sound one has an inode of 128 or 256 bytes for each. So eight times its size are paths of 1 to 2 KiB for as
+ * many files as it can have.
  */
 #define NAMES_LEAST (64ull << 20)
 #define DIR_MORE (1u << 20) /* the names of one directory are smaller than its blocks, but for what lies idle of our memory */

@@ -16,10 +16,9 @@ static bool known(const uint8_t *head, const uint8_t **uuid)
 }
 
 /*
- * Features of s_feature_ro_compat that do not touch data which stays where it is: they are of where superblocks lie (1h), of sizes
- * and counts (2h, 8h, 20h, 40h, 200h), of quotas (100h, 2000h), of checksums of metadata (10h, 400h), and verity, which each file
- * has by itself (8000h). Not among them: snapshots and shared blocks, of which others live, read-only, and orphans
- * that wait for a mount.
+ * Features of s_feature_ro_compat that do not touch data which stays where it is: places of superblocks (1h), sizes and counts (2h,
+ * 8h, 20h, 40h, 200h), quotas (100h, 2000h), checksums of metadata (10h, 400h), and verity, which each file has by itself (8000h).
+ * Not among them: snapshots and shared blocks, of which others live, read-only, and orphans that wait for a mount.
  */
 #define HARMLESS 0xa77bu
 

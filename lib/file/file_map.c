@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Maps: lines of words and numbers, closed by the sum of all that stands before, so that one that was cut off or edited is noticed.
+ * Maps: lines of words and numbers. The last line has the sum of all lines before, so a map that was cut off or edited is noticed.
  *
- *   gpunvme-map 1
- *   fs NAME UUID SUPERBLOCK'S-SUM
- *   drive SERIAL FIRST-BYTE BYTES
- *   file INODE GENERATION BYTES SECONDS NANOSECONDS BLOCK
- *   place ok | shared | verity | immutable | features
- *   extent POSITION AT BYTES
- *   end SUM
+ * - gpunvme-map 1
+ * - fs NAME UUID SUPERBLOCK'S-SUM
+ * - drive SERIAL FIRST-BYTE BYTES
+ * - file INODE GENERATION BYTES SECONDS NANOSECONDS BLOCK
+ * - place ok | shared | verity | immutable | features
+ * - extent POSITION AT BYTES
+ * - end SUM
  */
 #include "file/file_map.h"
 

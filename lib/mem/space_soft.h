@@ -5,8 +5,8 @@
  * Two faces. The host maps and unmaps through struct gnv_space. The controller translates through gnv_soft_space_get(), which
  * plays the IOMMU: an address that is not mapped, or runs over the end of its mapping, is refused.
  *
- * IOVAs are non-canonical addresses on every supported CPU (top byte 0x5a), with unmapped gaps between mappings, so that a
- * pointer used as an IOVA is refused and an IOVA used as a pointer crashes at once.
+ * IOVAs are non-canonical addresses on every supported CPU (top byte 0x5a), with unmapped gaps between mappings. So a pointer used
+ * as an IOVA is refused, and an IOVA used as a pointer crashes at once.
  *
  * A host in another process chooses its addresses itself, as a machine does. Its mappings are placed.
  */

@@ -3,7 +3,7 @@
  * Copies doorbells. While something changes the thread polls; without changes it gives its CPU away, then sleeps, longer and
  * longer, up to a millisecond, and after a second up to four: the first command after a pause may start that much later.
  * Invariant: a CQ head is read after and written before the SQ tail of the same queue. Commands up to that tail use entries of the
- * CQ which heads up to that one gave back, so that the controller never believes the CQ to be fuller than the lanes do.
+ * CQ that heads up to that one gave back. So the controller never sees a fuller CQ than the lanes do.
  */
 #include "nvme/forward.h"
 

@@ -27,7 +27,8 @@ struct gnv_hmb_entry {
 /*
  * gnv_hmb_give() - give the drive what it asks for, before the first queue
  * @mib:   at most so many MiB; 0: nothing; GNV_HMB_UNSAID
- * @alone: no other device is in its address space, else it gets nothing, as without an IOMMU
+ * @alone: no other device is in its address space; otherwise it gets nothing, as without an IOMMU
+ *
  * A drive that gets less than it needs, or refuses it, works without, which the log says. What it has refused stays mapped all the
  * same, and is offered again after a reset.
  * Return: 0; -EINVAL so many were asked for by the URI, and none can be given; negative: errors of gnv_admin_run(), or -EBUSY,

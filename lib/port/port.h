@@ -59,8 +59,8 @@ struct gnv_port_ops {
 	 */
 	int (*allow_dma)(struct gnv_port *port);
 	/*
-	 * Memory that the controller has in a BAR of its own, as much of it as lies in that BAR, and an unused address of the space
-	 * that can be set as its base (CMBMSC). Once; released before the port is closed.
+	 * Get the memory that the controller has in a BAR of its own, as much of it as lies in that BAR. *iova is an unused address
+	 * of the space that can be set as its base (CMBMSC). Once; released before the port is closed.
 	 * Return: 0; -EOPNOTSUPP not by this way, or not in that place; -ENODEV; -ENOSPC; -ENOMEM; gnv_fail() has the sentence.
 	 */
 	int (*cmb)(struct gnv_port *port, const struct gnv_port_cmb *where, struct gpunvme_mem **mem, uint64_t *iova);
@@ -106,8 +106,8 @@ typedef int gnv_port_open_fn(struct gnv_uri *uri, const struct gnv_port *share, 
 gnv_port_open_fn gnv_port_soft_open, gnv_port_pci_open, gnv_port_vfio_user_open;
 
 /*
- * What the keys of a soft URI say of the controller (@config is valid as long as the URI), and of the drive that it is taken for,
- * which stays as it was when they do not. Refuses other keys. Return: 0, -EINVAL.
+ * Read the keys of a soft URI for the controller (@config is valid as long as the URI), and for the model of the drive. Without
+ * such keys the model is not changed. Refuses other keys. Return: 0, -EINVAL.
  */
 struct gnv_soft_config;
 int gnv_port_soft_config(struct gnv_uri *uri, struct gnv_soft_config *config, uint16_t *vendor, uint16_t *device);

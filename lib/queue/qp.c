@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Creating and deleting queue pairs: Base Specification 5.4, 5.5 (create), 5.6, 5.7 (delete).
- * Invariant: rings are zeroed before the controller learns of them (an old phase tag would be a completion), and given back only
- * after it was told to forget them and agreed, or was stopped.
+ * Invariant: rings are zeroed before the controller gets them, because an old phase tag would be a completion. They are given back
+ * only after the controller has deleted the queue, or was stopped.
  */
 #include "queue/qp.h"
 

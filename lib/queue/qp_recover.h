@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Recovering a queue: the controller is made to let go of its rings, by deleting it or by a reset, and the same gpunvme_qp goes on
- * with others under another identifier. What lanes may still touch of the old one (rings, state, control word, doorbell) is kept
- * as a queue of its own in the list of the device, with `heir` set, until the lanes are known to be gone: a doorbell that is rung
- * late is then the doorbell of a queue that does not exist.
+ * with others under another identifier. Lanes may still access the old queue (rings, state, control word, doorbell). It is kept as
+ * a queue of its own in the list of the device, with `heir` set, until the lanes have ended. A late doorbell write is then for a
+ * queue that does not exist.
  */
 #ifndef GNV_QUEUE_QP_RECOVER_H
 #define GNV_QUEUE_QP_RECOVER_H

@@ -119,9 +119,9 @@ static bool has_rung(const struct run *run)
 }
 
 /*
- * Lanes stand still while the kernel moves pages that the GPU maps, for 100 ms and more (Linux kfd_priv.h, PROCESS_RESTORE_TIME_MS)
- * and for a time slice where the GPU has more queues than it runs at once. That says nothing about the mapping, so such a ring is
- * waited for and does not count.
+ * Lanes stop while the kernel moves pages that the GPU maps, for 100 ms and more (Linux kfd_priv.h, PROCESS_RESTORE_TIME_MS). They
+ * also stop for a time slice where the GPU has more queues than it runs at once. That says nothing about the mapping, so such a
+ * ring is waited for and does not count.
  * Return: 0 its completion is there; -EBUSY the lane stands still; -ETIMEDOUT it has rung, and the controller does not complete.
  */
 static int outlast(struct run *run)

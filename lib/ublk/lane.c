@@ -336,8 +336,9 @@ static int turn_or_wait(struct gnv_ublk_lane *l)
 }
 
 /*
- * Nobody can be answered any more on its queue. The driver takes the server for dead when its rings are closed (the end of a ring
- * cancels what waits there, ublk_uring_cmd_cancel_fn()), so the others end, too, and the next server finds all requests.
+ * No request of its queue can be completed any more. The driver treats the server as dead when its rings are closed: the end of a
+ * ring cancels what waits there (ublk_uring_cmd_cancel_fn()). So the other threads end, too, and the next server finds all
+ * requests.
  */
 static void give_up(struct gnv_ublk_lane *l, int why)
 {

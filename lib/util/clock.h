@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Time for waits on a controller: a monotonic clock and a deadline that checks once more after it has passed, so that a thread
- * which was not scheduled for long does not report a time-out for something that did happen. Once in each wait such a gap does not
- * count: a process that was stopped (SIGSTOP, a debugger, a paused virtual machine) may have had its controller stop with it.
+ * Time for waits on a controller: a monotonic clock, and a deadline that checks once more after it has passed. So a thread that was
+ * not scheduled for long does not report a time-out for something that did happen. Once in each wait such a gap does not count: a
+ * process that was stopped (SIGSTOP, a debugger, a paused virtual machine) may have had its controller stop with it.
  */
 #ifndef GNV_UTIL_CLOCK_H
 #define GNV_UTIL_CLOCK_H

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
-* gpunvme report: facts about this machine for a reader elsewhere, in one file. Each row is a command of
- * docs/hardware.md in a process of its own, so that a fault of the GPU, a driver that hangs or a crash ends that row and no other.
- * Nothing is written to a drive: the one row that writes has an image of its own.
+ * gpunvme report: facts about this machine for a reader elsewhere, in one file. Each row is a command of docs/hardware.md in a
+ * process of its own. So a fault of the GPU, a driver that hangs or a crash ends that row and no other. Nothing is written to a
+ * drive: the one row that writes has an image of its own.
  */
 #include "verbs.h"
 

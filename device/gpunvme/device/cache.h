@@ -36,8 +36,8 @@
  *   queues.
  * - No thread need ask for a page that was prefetched. But its command identifier is the queue's again only when a thread asks for
  *   the page, when its frame is needed, or by gpunvme_prefetch_finish().
- * - Ranges are prefetched: while a thread copies from one page, up to four pages that follow are in flight, if fewer than a
- *   quarter of the frames and of the identifiers are in use for this.
+ * - Ranges are prefetched: while a thread copies from one page, up to four pages that follow are in flight. This needs fewer than a
+ *   quarter of the frames and of the identifiers in use for it.
  * - A page that takes several commands, because it lies in several extents or on several controllers, is not prefetched.
  *
  * Changes:

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The litmus kernel. One lane fills SQ slots so that an old entry cannot be taken for a new one (another identifier, another
- * page for the data than one lap ago), rings, polls, and compares what arrived with what was sent. Only kernels.c includes this.
+ * The litmus kernel. One lane fills SQ slots, rings, polls, and compares what arrived with what was sent. Identifier and data page
+ * differ from those one lap ago, so an old entry cannot pass for a new one. Only kernels.c includes this.
  */
 #ifndef GNV_GPU_LITMUS_H
 #define GNV_GPU_LITMUS_H

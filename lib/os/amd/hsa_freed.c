@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Memory of the runtime whose end is awaited. The runtime calls on the thread that frees, when the memory is not in its map any
- * more and still where it was (ROCr, Runtime::FreeMemory), so that nothing else can lie there until all have been told.
+ * Memory of the runtime whose end is awaited. The runtime calls on the thread that frees, after it has removed the memory from its
+ * map and before it frees it (ROCr, Runtime::FreeMemory). So no other memory can have this address until all callbacks have
+ * returned.
  *
  * To take a call back the runtime looks at address and function only, and takes back all that are alike
  * (Runtime::DeregisterReleaseNotifier). So each allocation is registered once, for all that wait for it.

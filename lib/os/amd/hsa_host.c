@@ -8,8 +8,8 @@
  * nothing back. Memory of the runtime's own it does not lock (hsakmt_fmm_register_memory: not a userptr when one is expected),
  * so that HIP stages its copies.
  *
- * The runtime's own lies in private anonymous pages, of which KFD has a userptr (fmm_allocate_host_gpu, NonPaged is not set by
- * MemoryRegion's constructor for memory of the host), so that VFIO, IOMMUFD and io_uring pin it like any other. With
+ * The runtime's own memory has private anonymous pages, of which KFD has a userptr (fmm_allocate_host_gpu; MemoryRegion's
+ * constructor does not set NonPaged for memory of the host). So VFIO, IOMMUFD and io_uring pin it like any other. With
  * HSA_USERPTR_FOR_PAGED_MEM=0 it is the driver's, mapped as PFNs, which they refuse.
  */
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Invariant: a mapping holds its descriptor of the node, its DMA-BUF and its range of addresses until the kernel has confirmed
- * that the GPU has let go, in the order unmap, free, DMA-BUF, range.
+ * Invariant: a mapping holds its descriptor of the node, its DMA-BUF and its range of addresses until the kernel has confirmed that
+ * the GPU has released them. The order is unmap, free, DMA-BUF, range.
  */
 #include "os/amd/kfd.h"
 

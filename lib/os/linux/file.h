@@ -34,10 +34,9 @@ struct gnv_os_file {
  * @block: bytes of one logical block: the size must be a multiple of it, and direct I/O is used when single blocks can be
  * @read_only: do not even ask for write access; without it an image that cannot be written is opened read-only
  *
- * A block device is claimed exclusively for as long as it is open, so nobody can mount it meanwhile, and so are the disks that are
-* the same through other controllers, where this user may. A regular file is locked:
- * exclusively, or, read-only, together with other readers. The lock is the descriptor's own, so a second opener in this process is
- * refused as one in another is.
+ * A block device is claimed exclusively for as long as it is open, so it cannot be mounted meanwhile. So are the disks that are the
+ * same through other controllers, if this user may open them. A regular file is locked: exclusively, or, read-only, together with
+ * other readers. The lock is the descriptor's own, so a second opener in this process is refused as one in another is.
  * Return: 0; -EINVAL, -ENOENT, -EACCES, -EISDIR, -EBUSY (mounted or held, it or a partition of it; locked by another opener;
  * open for writing), or another errno of open(). gnv_fail() has the sentence.
  */

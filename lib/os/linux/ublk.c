@@ -57,8 +57,8 @@ static bool is_answered(struct gnv_uring *ring, struct gnv_uring_done *done)
 
 /*
  * Most commands sleep, so the kernel has a worker thread carry them out. Linux 7.2 ends the workers of a thread whose last ring is
- * closed, as it is after each command here, and one that is ending is still taken for one that will carry out the next
- * (io_wq_set_exit_on_idle(), io_acct_activate_free_worker(), io_uring/io-wq.c): that lies there until more work comes.
+ * closed, as it is after each command here. The kernel still counts an ending worker as one for the next command
+ * (io_wq_set_exit_on_idle(), io_acct_activate_free_worker(), io_uring/io-wq.c). That command then waits until more work comes.
  */
 static int await(struct gnv_uring *ring, uint32_t id, struct gnv_uring_done *done)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The files below a directory. Not by fts(3): glibc's takes a directory that cannot be read to its end for one that ends there
- * (fts_build()), so that files would be missing without a word, and has all names of a directory in memory at once.
+ * The files below a directory. Not by fts(3): that of glibc treats a directory that cannot be read to its end as complete
+ * (fts_build()), so files would be missing without an error. It also has all names of a directory in memory at once.
  */
 #include "os/linux/walk.h"
 

@@ -94,8 +94,8 @@ static _Thread_local unsigned entered; /* contexts that this thread has entered 
 static _Thread_local int mode_before; /* its mode outside of them */
 
 /*
- * With any other mode memory, waits and the end of code fail while this thread captures a stream, or another one does for all
- * threads (CU_STREAM_CAPTURE_MODE_GLOBAL), and the capture is lost (driver 580).
+ * With any other mode memory, waits and the end of code fail while this thread captures a stream, or another thread does so for all
+ * threads (CU_STREAM_CAPTURE_MODE_GLOBAL). The capture is then lost (driver 580).
  */
 int gnv_cuda_push(const struct gnv_cuda *cuda, void *context)
 {

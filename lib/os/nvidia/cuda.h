@@ -103,8 +103,8 @@ int gnv_cuda_enqueue(struct gnv_cuda *cuda, void *stream, const struct gnv_cuda_
  * has registered a part of it, or another thread ends the registration; -ENOMEM; -EIO.
  *
  * gnv_cuda_unregister() waits for kernels that run, of the library and of the program, as opening and closing do. It returns -EBUSY
- * after a kernel of the library that did not end, launched by any handle of this GPU or of the one that registered the memory, and
- * where the driver refuses, as it does after a kernel that failed. The pages stay pinned until the process ends, or until a later
+ * after a kernel of the library that did not end, launched by any handle of this GPU or of the one that registered the memory. It
+ * also does where the driver refuses, as after a kernel that failed. The pages stay pinned until the process ends, or until a later
  * call returns 0. Where the driver refused, gnv_cuda_register() returns -EBUSY for their addresses.
  */
 int gnv_cuda_register(struct gnv_cuda *cuda, void *ptr, size_t len, bool io, uint64_t *at, bool *ours);

@@ -5,8 +5,8 @@
  * A command ends when all of these are over:
  *
  *	rates		the commands up to it, of which the drive does so many a second, and their data (iops=, bw=)
- *	latency		half of all commands take the latency that was asked for. The others take longer, by an exponential
- *			distribution, of which one command in a hundred exceeds the tail that was asked for (lat_us=, p99_us=)
+ *	latency		half of all commands take the requested latency. The others take longer, by an exponential
+ *			distribution. One command in a hundred exceeds the requested tail (lat_us=, p99_us=)
  *	link		its data over the link of the drive, which has a rate of its own in each direction (link=)
  *	parts		instead of rates and latency: the firmware, one command after the other; units, chosen by the address, each
  *			of which reads a page at a time; channels; a buffer for writes, and the rate at which it drains (model=)

@@ -4,13 +4,13 @@
  *
  * A thread without work first spins, then gives its CPU away, then sleeps, longer and longer, up to a millisecond. Where that alone
  * takes more than 1/64 of a CPU (on some virtual machines a thousand sleeps a second are 3 %) it measures so and sleeps up to four.
- * While I/O is outstanding it sleeps in the store (io_uring), without giving its CPU away before (but for what is due within 100
- * us), as a busy machine would not give it back when the I/O ends; and so shortly that a doorbell which rings meanwhile does not
- * wait: nothing can wake a thread for one. Where none has rung so for many sleeps, as of a host that has one command at a time, it
- * sleeps a little longer, but less than without I/O: a sleep that the I/O does not end is a timer, a system call and a turn for
- * nothing. Where it wakes up late the machine is so busy that short sleeps only cost turns, and it sleeps longer; so it does for
- * I/O that takes longer than a second. With a timing model it does not sleep while commands are to be timed. A thread without
- * queues sleeps until it has one.
+ * While I/O is outstanding it sleeps in the store (io_uring). It does not give its CPU away before (but for what is due within 100
+ * us), because a busy machine would not give it back when the I/O ends. It sleeps so shortly that a doorbell which rings meanwhile
+ * does not wait: nothing can wake a thread for one. Where none has rung so for many sleeps, as of a host that has one command at a
+ * time, it sleeps a little longer, but less than without I/O: a sleep that the I/O does not end is a timer, a system call and a
+ * turn for nothing. Where it wakes up late the machine is so busy that short sleeps only cost turns, and it sleeps longer; so it
+ * does for I/O that takes longer than a second. With a timing model it does not sleep while commands are to be timed. A thread
+ * without queues sleeps until it has one.
  */
 #include "soft/engine/threads.h"
 
