@@ -26,7 +26,7 @@ def sources(root, *folders, endings=(".c", ".h")):
 
 
 def planted(plants, check):
-    """Runs `check` on a tree for each (path, text, ...) and answers those in which it finds nothing."""
+    """Runs `check` on a tree for each (path, text, ...) and returns those in which it finds nothing."""
     missed = []
     for plant in plants:
         with tempfile.TemporaryDirectory() as folder:

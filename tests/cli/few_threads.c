@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Loaded in front of a program: the library may start threads, the program itself, whose threads are lanes, gets EAGAIN as
- * pthread_create() answers where a limit is reached (pthread_create(3)). With FEW_THREADS=beside it gets that only while a thread
- * of another kind runs.
+ * pthread_create() returns it where a limit is reached (pthread_create(3)). With FEW_THREADS=beside it gets that only while a
+ * thread of another kind runs.
  */
 #include <dlfcn.h>
 #include <errno.h>

@@ -2,8 +2,8 @@
 /*
  * Loaded in front of gpunvme: the controller in software, which cannot be formatted, says that it was. Its blocks stay as they are.
  * FORMATS has words: "all", a format takes all namespaces, of which there are two; "refuse", it has no other after all; "stuck", it
- * does not go back; "mute", it does not answer to that; "vague", it says that it failed, and did it; "deadly", in another format it dies
- * of reads.
+ * does not go back; "mute", it does not reply to that; "vague", it says that it failed, and did it; "deadly", in another format it
+ * dies of reads.
  */
 #include <dlfcn.h>
 #include <errno.h>

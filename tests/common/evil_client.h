@@ -20,7 +20,7 @@ struct evil_server {
 
 /* A server of a drive in memory, which ends by SIGTERM with status 0. Before this process has threads. */
 void evil_start(struct evil_server *server, const char *path);
-/* Send the signal and wait until the server has stopped; its process ends then, or is let end by who holds it. */
+/* Send the signal and wait until the server has stopped; its process ends then, or its holder lets it end. */
 void evil_stop(struct evil_server *server);
 void evil_wait(struct evil_server *server);
 
@@ -29,7 +29,9 @@ int evil_connect(const char *path);
 void evil_send(int sock, const void *bytes, size_t len, const int *fds, unsigned count);
 /* A message; @fds are closed here, so that the server has the last ones. */
 void evil_tell(int sock, uint16_t command, uint32_t flags, const void *payload, size_t len, const int *fds, unsigned count);
-/* Return: the errno of the next answer, 0, or EVIL_GONE. What it has is in evil_reply, its descriptor in evil_reply_fd (-1: none). */
+/*
+ * Return: the errno of the next reply, 0, or EVIL_GONE. What it has is in evil_reply, its descriptor in evil_reply_fd (-1: none).
+ */
 int evil_hear(int sock);
 int evil_ask(int sock, uint16_t command, const void *payload, size_t len, const int *fds, unsigned count);
 int evil_greet(int sock);

@@ -6,7 +6,7 @@
 extern char image_dir[64];
 
 int image_make_dir(void **state);
-/* Unmounts what is mounted there; fails when a file was left behind. */
+/* Unmounts what is mounted there; fails when a file was left. */
 int image_remove_dir(void **state);
 
 /* Path of a name in the folder; overwritten by the next call. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Blocks that say who wrote them, where, and for the how manieth time; and numbers that are the same in each run. */
+/* Blocks with their writer, their place and a count of writes; and numbers that are the same in each run. */
 #ifndef TESTS_KNOWN_H
 #define TESTS_KNOWN_H
 

@@ -32,7 +32,7 @@ static inline int make_loop(char *path, size_t size, const char *image)
 	if (loop >= 0) {
 		int writer = loop;
 
-		loop = open(path, O_RDONLY | O_CLOEXEC); /* somebody who could write would be in the way */
+		loop = open(path, O_RDONLY | O_CLOEXEC); /* a descriptor for writing would be in the way */
 		close(writer);
 	}
 	return loop;

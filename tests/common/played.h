@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Libraries that play others: the one under test is told by a variable to load them, and the test has their state. */
+/* Mock libraries: a variable makes the library under test load them, and the test has their state. */
 #ifndef TESTS_COMMON_PLAYED_H
 #define TESTS_COMMON_PLAYED_H
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the tests share that hold each mishap of a drive to what docs/reliability.md promises: two queues with lanes of their own, of
- * which the first meets with it, and the ways by which things come back.
+ * What the tests share that hold each injected fault of a drive to what docs/reliability.md promises: two queues with lanes of
+ * their own, of which the first meets with it, and the ways by which things come back.
  */
 #ifndef TESTS_COMMON_PROMISES_H
 #define TESTS_COMMON_PROMISES_H
@@ -21,10 +21,10 @@ enum comes_back { ALONE, RECOVERED, RESET, NEVER }; /* nothing was lost; by a ne
 
 struct promise {
 	const char *what;
-	int lane;	       /* what it is told; of a command's status without DNR and More */
+	int lane;	       /* its result; of a command's status without DNR and More */
 	enum comes_back comes; /* no worse than this */
 	bool others;	       /* another queue is hurt, too */
-	int also;	       /* the lane may be told this in place of it; 0: may not */
+	int also;	       /* the lane may get this in place of it; 0: may not */
 };
 
 /* A queue and its lane, which are alone on their GPU: a kernel that waits keeps no other from starting. */
@@ -47,7 +47,7 @@ struct rig {
 	struct side side[2];
 	bool kernels;	     /* the lanes are not the CPU's: they run the library's own kernels */
 	uint64_t lba;	     /* a block that is written when all is well again */
-	uint32_t timeout_ms; /* by which lanes are told at the latest */
+	uint32_t timeout_ms; /* by which lanes get their result at the latest */
 	uint32_t admin_ms;   /* the time-out of admin commands */
 	uint32_t grace_ms;   /* of a machine that has other work */
 	uint32_t answered;   /* atomic: the lane was told */
@@ -64,8 +64,8 @@ int rig_look(struct rig *rig);
 int rig_move(struct rig *rig, unsigned side, bool write, uint64_t lba);
 
 /*
- * @mishap is called while the other side reads, and answers what lane 0 was told, and in @told_ns how long after the mishap. What
- * comes back is brought back, and all of that is held to the promise.
+ * @mishap is called while the other side reads, and returns the result of lane 0, with its time after the fault in @told_ns. What
+ * can be recovered is recovered, and all of that is compared with the guarantee.
  */
 typedef int rig_mishap_fn(struct rig *rig, void *arg, uint64_t *told_ns);
 struct outcome rig_meet(struct rig *rig, const struct promise *p, rig_mishap_fn *mishap, void *arg);

@@ -47,7 +47,7 @@ static inline void *quiet_thread(void *arg)
 	return NULL;
 }
 
-/* Return: whether all of them came; true as well where that cannot be told, and then q.no_seccomp. */
+/* Return: whether all of them came; true as well where that is not known, and then q.no_seccomp. */
 static inline bool quiet_hits(struct quiet *q)
 {
 	pthread_t thread;

@@ -22,7 +22,7 @@ struct rig {
 	struct mini ctrl;
 	struct gpunvme_dq_state *state;
 	uint64_t *ready, *result, *cid_map;
-	uint64_t *buckets; /* with GPUNVME_DQ_LATENCY, behind the results */
+	uint64_t *buckets; /* with GPUNVME_DQ_LATENCY, after the results */
 	uint32_t stop, doorbell[2];
 };
 

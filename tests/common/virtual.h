@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Virtual time, for logic of one thread: between virtual_begin() and virtual_end() the monotonic clock goes on by a microsecond in each
- * look at it and by what was asked for in each sleep, and by nothing else. So waits of seconds take microseconds and have one outcome,
- * whatever else the machine does. Who is waited for has a turn at each look and in each sleep, and no thread of its own.
+ * Virtual time, for logic of one thread: between virtual_begin() and virtual_end() the monotonic clock goes on by a microsecond in
+ * each look at it and by what was asked for in each sleep, and by nothing else. So waits of seconds take microseconds and have one
+ * outcome, whatever else the machine does. The party that is waited for has a turn at each look and in each sleep, and no thread of
+ * its own.
  *
  * In programs that gpunvme_virtual_time() names (tests/CMakeLists.txt): their clock_gettime() and nanosleep() are those of virtual.c.
  * One thread at a time may wait: the others wait for it to end. Waits on condition variables and descriptors are not virtual.

@@ -87,7 +87,7 @@ KERNEL(front_wave)
 					  (uint64_t)a->nblocks << a->dq.lba_shift));
 }
 
-/* Block by block, all in flight at once, up to four. The answer: the first failure, or how many were answered twice. */
+/* Block by block, all in flight at once, up to four. Return: the first failure, or how many were answered twice. */
 KERNEL(front_any)
 {
 	uint32_t lane = gpunvme_lane(), n = a->nblocks < 4 ? (uint32_t)a->nblocks : 4, index = 0, i, open = 0;

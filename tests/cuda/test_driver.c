@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The CUDA driver: what is asked of it, what its refusals say, and that nothing is left behind whichever call fails. */
+/* The CUDA driver: what is asked of it, what its refusals say, and that nothing is left whichever call fails. */
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
@@ -67,7 +67,7 @@ SAME(sizeof(gnv_cuda_ptr), sizeof(CUdeviceptr));
 #endif
 
 static struct stand_in *driver;
-static char *path; /* of the stand-in */
+static char *path; /* of the mock */
 
 static int begin(void **state)
 {

@@ -356,7 +356,7 @@ static void a_launch_is_bounded(void **state)
 	args.rung = s.words.lane + 32;
 	assert_int_equal(s.gpu->ops->poke(s.gpu, args.rung, &rung, 4), 0);
 	assert_int_equal(s.gpu->ops->launch(s.gpu, &l), -ETIMEDOUT);
-	for (i = 0; i < 3000 && rung; i++) { /* copies go on beside the kernel */
+	for (i = 0; i < 3000 && rung; i++) { /* copies go on while the kernel runs */
 		usleep(1000);
 		assert_int_equal(s.gpu->ops->peek(s.gpu, &rung, args.rung, 4), 0);
 	}

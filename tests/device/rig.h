@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The queue of tests/common/rig.h with a mini controller behind it: what the tests of the device header share. */
+/* The queue of tests/common/rig.h with a mini controller: what the tests of the device header share. */
 #ifndef TESTS_DEVICE_RIG_H
 #define TESTS_DEVICE_RIG_H
 
@@ -35,7 +35,7 @@ static inline void rig_end(struct rig *r, bool idle)
 #define RIG_ANY_LANE(condition) (condition)
 #define RIG_NAP_US(us) nanosleep(&(struct timespec){ 0, (long)(us) * 1000 }, NULL)
 
-/* What kernels use beside the queue: tests/gfx has to know all memory. RIG_WRITTEN: the controller writes it. */
+/* What kernels use next to the queue: tests/gfx has to know all memory. RIG_WRITTEN: the controller writes it. */
 #ifndef RIG_MEMORY
 #define RIG_MEMORY(name, base, bytes, flags) ((void)0)
 #define RIG_FORGET(base) ((void)0)

@@ -54,7 +54,7 @@ static struct {
 	uint32_t stay; /* one step in so many lets another go on */
 	void (*check)(void); /* before each step */
 	void (*stuck)(void); /* more than `limit` steps; must not return */
-	void (*load)(uint64_t at, bool done); /* before and behind each load of one ring word, or NULL */
+	void (*load)(uint64_t at, bool done); /* before and after each load of one ring word, or NULL */
 } schedule;
 
 static void **schedule_self(void); /* where gnvd_cpu_self is */

@@ -106,7 +106,7 @@ static uint16_t status_of(uint64_t lba)
 
 /* ---- The lanes ---- */
 
-/* -EAGAIN: others have all pages. Why no page could be written to make room is told, too. */
+/* -EAGAIN: others have all pages. The reason why no page could be written to make room is returned, too. */
 static bool done(const char *what, uint64_t page, int ret)
 {
 	if (ret && ret != -GPUNVME_EAGAIN && !(ret == 0x280 && t.bad < t.pages) && !excused(ret) && !(c.trouble && ret == -GPUNVME_EBUSY))

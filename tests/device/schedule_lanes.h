@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Lanes of waves as coroutines, and one more behind them, which plays the controller. Included after schedule.h and rig.h. */
+/* Lanes of waves as coroutines, and one more after them, which plays the controller. Included after schedule.h and rig.h. */
 #ifndef TESTS_DEVICE_SCHEDULE_LANES_H
 #define TESTS_DEVICE_SCHEDULE_LANES_H
 
@@ -65,7 +65,7 @@ static void schedule_end(struct schedule_lanes *l)
 	free(schedule.co);
 }
 
-/* Behind the lanes: what nobody asked for comes in, too. */
+/* After the lanes: what nobody asked for comes in, too. */
 static void schedule_drain(struct rig *rig)
 {
 	struct gnvd_wave w;

@@ -312,7 +312,7 @@ static void check_end(void)
 		     (unsigned long long)c.rig->state->resv);
 	check_counters();
 	if (c.trouble)
-		return; /* which commands a cut off transfer had issued, and who still heard of what, is open */
+		return; /* which commands a cut off transfer had issued, and which results arrived, is open */
 	for (i = 0; i < STAMPS; i++)
 		if (t.seen[i] != t.want[i])
 			fail("stamp %u was issued %u times and fetched %u times", i, t.want[i], t.seen[i]);

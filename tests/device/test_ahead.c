@@ -242,7 +242,7 @@ static void who_comes_later_finds_it(void **state)
 	assert_int_equal(c->state->prefetches, 20);
 	launch(c, &a, get_kernel, 1, 1);
 	for (i = 0; i < 20; i++)
-		assert_int_equal(a.ret[i], status_of(i * 8)); /* failures reach who asks */
+		assert_int_equal(a.ret[i], status_of(i * 8)); /* failures reach the lane that asks */
 	assert_int_equal(c->state->misses, 0);
 	assert_int_equal(c->state->waits, 20);
 	assert_int_equal(c->state->failures, 3);
@@ -278,7 +278,7 @@ static void what_nobody_wants_goes(void **state)
 	ahead_end(c);
 }
 
-/* Half of the identifiers are for prefetches; who finds them gone ends some that have come, and loses none of these. */
+/* Half of the identifiers are for prefetches; a lane that finds none ends some that have come, and loses none of these. */
 static void they_hold_half_of_the_identifiers(void **state)
 {
 	struct cache *c = ahead_new(40, true, 0);
@@ -302,7 +302,7 @@ static void they_hold_half_of_the_identifiers(void **state)
 	ahead_end(c);
 }
 
-/* What is coming is there then, for whoever asks later, and its identifiers are free. */
+/* What is coming is there then, for lanes that ask later, and its identifiers are free. */
 static GPUNVME_DEVICE void settle_kernel(void *arg)
 {
 	struct ahead *a = (struct ahead *)arg;
@@ -380,7 +380,7 @@ static void stop_is_answered(void **state)
 	ahead_end(c);
 }
 
-/* By the queue that was made later the page is read anew; who has the view of before is told, and takes nothing. */
+/* By the queue that was made later the page is read anew; a lane with the view of before gets an error, and takes nothing. */
 static void a_later_queue_reads_anew(void **state)
 {
 	struct cache *c = ahead_new(4, true, 0);

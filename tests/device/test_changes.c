@@ -134,7 +134,7 @@ static const uint64_t *newest(struct stage *s, uint64_t page)
 	return s->frame[2 * s->view->frames + frame] ? (s->local ? s->local : s->bytes) + frame * 512 : s->drive + page * 512;
 }
 
-/* Every word is what its lane has put last, wherever the page is, and nobody else's was touched. Answers pages with changes. */
+/* Every word is what its lane has put last, wherever the page is, and no other word was touched. Return pages with changes. */
 static uint32_t check_words(struct stage *s)
 {
 	uint32_t changed = 0, i;
@@ -312,7 +312,7 @@ static GPUNVME_DEVICE void give_up_kernel(void *arg)
 	c->wrong = change_by_page(c, c->rounds, 8 * LANE_WORDS, c->version + 8 * PAGES + c->rounds) != 0;
 }
 
-/* The page stays, with its changes and more, and nobody writes it beside the old write. */
+/* The page stays, with its changes and more, and nobody writes it in parallel with the old write. */
 static void what_is_given_up_is_kept(void **state)
 {
 	struct stage *s = stage_new(2, false);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Who goes on with a page that is coming, or takes its frame, when between its look at the words of the frame and the compare of
+ * A lane goes on with a page that is coming, or takes its frame, and between its look at the words of the frame and the compare of
  * the page's word 256 changes have passed, which are as none: the page is coming again, by another command. Or another lane has
- * ended it, which nobody had asked for. And for how long lanes wait, by a clock of the test's own.
+ * ended it, which no lane had asked for. And for how long lanes wait, by a clock of the test's own.
  */
 #include <gpunvme/device/platform.h>
 
@@ -111,7 +111,7 @@ static void the_frame_of_a_command_that_is_over_is_taken(void **state)
 	assert_int_equal(queue.ahead, 0);
 }
 
-/* It may still write there; who takes its completion in frees its identifier. */
+/* It may still write there; the lane that takes its completion frees its identifier. */
 static void one_that_is_not_loses_its_frame(void **state)
 {
 	(void)state;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The control word, on coroutines with one seed for each run (schedule.h): lanes wait on a controller that is silent, the host says
- * stop, takes it back, says a cause, or nothing, so that only time ends the waiting. Clocks of lanes differ by up to 2 us. Who asks the
- * host may be gone for long, before its load or behind it.
+ * stop, takes it back, says a cause, or nothing, so that only time ends the waiting. Clocks of lanes differ by up to 2 us. A lane
+ * that asks the host may be gone for long, before its load or after it.
  *
  *   test_control           a fixed list of seeds
  *   test_control SEED      that one again
@@ -34,7 +34,7 @@ static struct {
 	struct rig *rig;
 	uint32_t lanes, begun, over;
 	enum host host;
-	bool steals; /* who asks may be gone for long */
+	bool steals; /* the lane that asks may be gone for long */
 	bool beat; /* lanes look together and seldom, as those of a wave do that is held up */
 	bool calm; /* between stop and its end nobody looks */
 	uint64_t said; /* when the host said what ends the waiting */
@@ -84,7 +84,7 @@ NO_TSAN static void away(void)
 {
 	uint64_t until = draw(4) ? schedule.now + draw(draw(2) ? 200000 : 3 * MS) : ~0ull;
 
-	if (t.host == TAKES_IT_BACK && draw(2)) /* to answer when what he heard is not true any more */
+	if (t.host == TAKES_IT_BACK && draw(2)) /* to reply when what he heard is not true any more */
 		until = schedule.now + MS + draw(MS);
 
 	t.gone[schedule.current] = true;
@@ -223,7 +223,7 @@ static void run(uint64_t seed)
 	}
 	schedule_run();
 	holds = (t.rig->dq.ticks_per_ms >> GPUNVME_CONTROL_SHIFT) - GPUNVME_CONTROL_WORD - 2 * SKEW;
-	most = (t.last - t.first) / holds + 1 + 2 * t.stolen; /* who was gone may put an older time over a newer one */
+	most = (t.last - t.first) / holds + 1 + 2 * t.stolen; /* a lane that was gone may put an older time over a newer one */
 	if (t.loads > most)
 		fail("the host's word was loaded %llu times in %llu ticks", (unsigned long long)t.loads,
 		     (unsigned long long)(t.last - t.first));

@@ -126,7 +126,7 @@ static void detached_commands_are_counted(void **state)
 	rig_end(r, true);
 }
 
-/* Without the flags nothing is counted, and nothing behind the results is touched: most queues end there. */
+/* Without the flags nothing is counted, and nothing after the results is touched: most queues end there. */
 static void nothing_is_kept_that_nobody_asked_for(void **state)
 {
 	struct lanes l = { counting(4), 0 };
@@ -212,7 +212,7 @@ static void buckets_are_an_eighth_wide(void **state)
 	}
 }
 
-/* The drainer may run on a clock that is a little behind the submitter's. */
+/* The drainer may run on a clock that is slightly slower than the submitter's. */
 static void a_clock_that_is_behind_counts_as_no_time(void **state)
 {
 	struct rig *r = counting(4);

@@ -66,7 +66,7 @@ static void move(void *ctx, const struct gpunvme_sqe *cmd)
 
 /* ---- Lanes ---- */
 
-/* Each has a block of its own behind all areas, or the first of a workgroup those of all. */
+/* Each has a block of its own after all areas, or the first of a workgroup those of all. */
 static GPUNVME_DEVICE struct gpunvme_cursor cursor_of(const struct files *f, uint32_t first)
 {
 	struct gpunvme_cursor cur = { f->dq, f->file, (uint64_t)LANES * AREA + first * BLOCK, 99, 7, 0 }; /* the hint is of another file */
@@ -488,7 +488,9 @@ static void is_refused(struct drive *d, const struct gpunvme_dextent *e, void (*
 	assert_memory_equal(d->buffer, d->expected, LANES * AREA);
 }
 
-/* A table that is not as dq.h has it: an extent overlaps the next one, the last goes on behind the end of the file, or ends early. */
+/*
+ * A table that is not as dq.h has it: an extent overlaps the next one, the last goes on after the end of the file, or ends early.
+ */
 static void tables_that_lie(void **state)
 {
 	static const uint64_t ends[] = { 200, 2, 0, ~0ull }, outside[] = { DRIVE / BLOCK, DRIVE / BLOCK - 1, 1ull << 40, ~0ull };

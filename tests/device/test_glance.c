@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* An element at a glance, while others do the worst to its page: between the first look at the word and the bytes, or behind these. */
+/*
+ * An element at a glance, while others do the worst to its page: between the first look at the word and the bytes, or after these.
+ */
 #include <gpunvme/device/platform.h>
 
 static uint64_t glance_load(uint64_t at);

@@ -120,7 +120,7 @@ static void copied_pages_are_what_was_asked_for(void **state)
 	run(element_kernel, 3, true, 64, 32, RIG_COUNT(60, 4));
 }
 
-/* No reader comes back: who waits gives up, later than any reader may take, and keeps nothing. */
+/* No reader comes back: a lane that waits gives up, later than any reader may take, and keeps nothing. */
 static void waiting_is_bounded(void **state)
 {
 	struct cache *c = cache_new(2, false);
@@ -157,7 +157,7 @@ static void *cache_more(struct cache *c, const char *name, size_t bytes)
 }
 
 /*
- * Over a file that ends 100 bytes behind its page 46. Of three pages one has all blocks, one the first four of them and one none;
+ * Over a file that ends 100 bytes after its page 46. Of three pages one has all blocks, one the first four of them and one none;
  * what page i has lies where page 47 - i of the namespace does.
  */
 static void cache_over_file(struct cache *c)
@@ -401,7 +401,9 @@ static bool glance(struct cache *c, uint32_t element)
 	return p.right;
 }
 
-/* Found without a reference, when there is none to be had; but not by who takes longer than the word's count is good for. */
+/*
+ * Found without a reference, when there is none to be had; but not by a lane that takes longer than the word's count is good for.
+ */
 static void elements_need_no_reference(void **state)
 {
 	struct cache *c = cache_new(1, true);

@@ -13,7 +13,7 @@ static enum mini_fate hold_all(uint64_t stamp)
 	return MINI_HOLD;
 }
 
-/* Nothing is fetched: exactly depth - 1 commands fit, the next is told so, and after that all complete. */
+/* Nothing is fetched: exactly depth - 1 commands fit, the next gets -EAGAIN, and after that all complete. */
 static void full_ring(unsigned shift)
 {
 	struct rig *r = rig_new(shift, 0);
@@ -136,7 +136,7 @@ static void generation_wraps(void **state)
 	rig_end(r, true);
 }
 
-/* One command never completes beside a thousand that do: it costs one CID, not the ring. */
+/* One command never completes while a thousand do: it costs one CID, not the ring. */
 static void slow_command_holds_one_cid(void **state)
 {
 	struct rig *r = rig_new(4, 0);
@@ -194,7 +194,7 @@ static void nothing_stays_unrung(void **state)
 	rig_end(r, true);
 }
 
-/* Four lanes together, a ring of two and as many CIDs: who got through must be waited for before the others try again. */
+/* Four lanes together, a ring of two and as many CIDs: the lane that got through must be waited for before the others try again. */
 static void wave_wider_than_the_ring_gets_through(void **state)
 {
 	struct rig *r = rig_new(1, 0);

@@ -54,7 +54,7 @@ static void *ring_later(void *arg)
 	return NULL;
 }
 
-/* What pub is seen to be may still lie behind fetched: that, too, is waited for. */
+/* What pub is seen to be may still lie below fetched: that, too, is waited for. */
 static void a_pub_behind_fetched_is_waited_for(void **state)
 {
 	struct rig *r = rig_new(4, 0);

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Where the library calls the C library and the system: a site is a place behind a call, by function and offset, which is the same in
+"""Where the library calls the C library and the system: a site is the address after a call, by function and offset, the same in
 all that the library is linked into."""
 import pathlib
 import re
@@ -17,7 +17,7 @@ def wrapped():
 
 
 def functions(binary):
-    """Address: (file, function), of a program or library that has its symbols. Local ones stand behind the name of their file."""
+    """Address: (file, function), of a program or library that has its symbols. Local ones stand after the name of their file."""
     text = subprocess.run(["readelf", "-sW", binary], capture_output=True, text=True, check=True).stdout
     found, file = {}, ""
     for line in text[text.index("'.symtab'"):].splitlines():
@@ -34,7 +34,7 @@ def functions(binary):
 
 
 def sites_of(binary, names):
-    """Address behind a call of one of the names: (file, function, offset, name)."""
+    """Address after a call of one of the names: (file, function, offset, name)."""
     text = subprocess.run(["objdump", "-d", "--no-show-raw-insn", binary], capture_output=True, text=True, check=True).stdout
     starts, found, pending, where = functions(binary), {}, None, None
     for line in text.splitlines():

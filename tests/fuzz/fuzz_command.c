@@ -67,7 +67,7 @@ static uint64_t aim(uint64_t address)
 	return address >> 56 == 0x7f ? iova + (address & (MEM - 1)) : address;
 }
 
-/* Fill the memory with the input; what the last one left behind is cleared. */
+/* Fill the memory with the input; what the last one left is cleared. */
 static void fill_memory(const uint8_t *data, size_t size)
 {
 	uint64_t *word = (void *)memory;

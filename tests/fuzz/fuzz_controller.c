@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Fuzz target: a controller that lies to the host library, in its registers and in what it answers.
+ * Fuzz target: a controller that lies to the host library, in its registers and in what it returns.
  *
  * Input: byte 0 how it begins and ends (enum manner), byte 1 the size of BAR0, byte 2 what the program asks for, byte 3 how many
  * registers it has wrong, each of 5 bytes; then, for each command that it fetches, one byte of enum fate and what that needs. When there
@@ -526,7 +526,7 @@ static void enable(void)
 		*reg(GPUNVME_REG_CSTS) = GPUNVME_CSTS_RDY;
 }
 
-/* One that says that it is off is: who asks no more believes it. */
+/* One that says that it is off is: without more questions the host believes it. */
 static void stand_by_lie(void)
 {
 	if (!m.running || at_work())

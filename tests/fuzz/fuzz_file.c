@@ -3,11 +3,11 @@
  * Fuzz target: a file's descriptor and table of extents whose contents are not what the host wrote there, in the hands of one CPU lane.
  *
  * Input: the queue (lane.h); a byte, extents in its upper half and pieces in its lower; the pieces, 9 bytes each, spoil struct
- * gpunvme_dfile; an extent is 4 bytes, how many blocks behind the one before, how many blocks, where, or, with bit 7 of the first, 24
- * more, which are it; then calls of 16 bytes. Where the table lies and how many entries it has is left true.
- * Properties: every call ends, with a result that is documented; nothing outside the memory that the descriptors name is touched; each
- * command is one of the call's kind, for blocks that an extent has and the queue's window, to where the call's bytes or its bounce
- * area lie, and the blocks are those of the file there; success has moved all bytes, and nothing claims more than was asked for.
+ * gpunvme_dfile; an extent is 4 bytes, how many blocks after the one before, how many blocks, where, or, with bit 7 of the first,
+ * 24 more, which are it; then calls of 16 bytes. Where the table lies and how many entries it has is left true. Properties: every
+ * call ends, with a result that is documented; nothing outside the memory that the descriptors name is touched; each command is one
+ * of the call's kind, for blocks that an extent has and the queue's window, to where the call's bytes or its bounce area lie, and
+ * the blocks are those of the file there; success has moved all bytes, and nothing claims more than was asked for.
  */
 #include "lane.h"
 

@@ -5,7 +5,7 @@
  * Input: byte 0 what is asked, then what each file, link and folder is found to hold when it is opened: each look takes the next
  * bytes, so that the same path may be there at one look and gone at the next; when there are none left, nothing exists any more.
  * Properties: it ends, texts end within their size and have no control characters, because they go to terminals, and nothing stays
- * open. What is read is played by --wrap.
+ * open. What is read is emulated by --wrap.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -39,7 +39,7 @@
 #define LONGEST 5000u /* bytes of a file */
 #define BUFFER 32768u
 #define DIRS 8u	      /* open at a time */
-#define A_FD 100000   /* of a played file */
+#define A_FD 100000   /* of a mock file */
 #define A_USER 3      /* up to here what is asked has names in its sentences that users chose; others have the kernel's */
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -455,7 +455,7 @@ static uint64_t next_number(void)
 	return next() % 2 ? n * 4096 : n;
 }
 
-/* A part of a DMA-BUF of eight pages, which memory of a file stands for; who exports it is read from fdinfo. */
+/* A part of a DMA-BUF of eight pages, which memory of a file stands for; its exporter is read from fdinfo. */
 static void ask_dmabuf(void)
 {
 	const uint64_t offset = next_number(), len = next_number();

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Fuzz target: what a client makes of a hostile answer of a server of vfio-user.
+ * Fuzz target: what a client makes of a hostile reply of a server of vfio-user.
  *
- * Input: byte 0 how many descriptors came along, then the answer. Properties: what is taken for an answer is one to what was asked and
+ * Input: byte 0 how many descriptors came along, then the reply. Properties: what is taken for a reply is one to what was asked and
  * as long as it can be, a refusal is an errno, and what is offered to be mapped are whole pages of the region, none of them twice.
  */
 #include <stdint.h>
@@ -62,7 +62,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	memcpy(&header, data + 1, sizeof(header));
 	check_header(&asked, &header);
 	len = size - 1 - sizeof(header);
-	payload = malloc(len); /* of its size, so that what lies behind it is noticed */
+	payload = malloc(len); /* of its size, so that what lies after it is noticed */
 	check(payload != NULL);
 	memcpy(payload, data + 1 + sizeof(header), len);
 	if (!gnv_wire_parse_offer(payload, len, 0, data[0] % 17, &offer))

@@ -2,11 +2,11 @@
 /*
  * Fuzz target: a hostile kernel, or a hostile guest, that the controller in software serves.
  *
- * The controller is the library's, with two threads that are played: an input says when which of them has a turn. A kernel has the
- * rings and doorbells of two queue pairs and all memory that is mapped; a third pair is another's, who is honest. A guest has
- * registers and admin queue as well. Both write to memory also while the controller looks at it: wherever the controller calls
- * for an address, a check or a copy, a write that was announced may come in between. Blocks are in memory; the store does a step
- * at once, or later, in any order, badly, or not at all, as the input says. The clock is its own.
+ * The controller is the library's, with two threads that are emulated: an input says when which of them has a turn. A kernel has
+ * the rings and doorbells of two queue pairs and all memory that is mapped; a third pair belongs to another kernel, which is
+ * honest. A guest has registers and admin queue as well. Both write to memory also while the controller looks at it: wherever the
+ * controller calls for an address, a check or a copy, a write that was announced may come in between. Blocks are in memory; the
+ * store does a step at once, or later, in any order, badly, or not at all, as the input says. The clock is its own.
  *
  * Input: what served.h says of its first bytes, then steps (enum step).
  * Properties: those of served.h; and the other's queue is served, with the right data, whatever the kernel does.
@@ -214,7 +214,7 @@ static void choose_store(void)
 	m.answer = answers[next() % GNV_ARRAY_LEN(answers)];
 }
 
-/* ---- The other, who is honest ---- */
+/* ---- The other kernel, which is honest ---- */
 
 static const uint32_t *others_entry(void)
 {
@@ -248,7 +248,7 @@ static void other_goes_on(void)
 {
 	const unsigned block = next() % (STILL / BLOCK);
 
-	/* Who shares a thread whose commands the storage keeps waits with all others. */
+	/* A queue waits if it shares a thread with commands that the storage keeps. */
 	if (!has_room_for_others())
 		return;
 	if (m.manner & GUEST || soft->io.doom || soft->state != GNV_SOFT_READY || soft->faulty || soft->config.traits.set)

@@ -39,7 +39,7 @@ struct lane_world {
 
 extern struct lane_world w;
 
-/* Of the buffer, poisoned behind its end; a target that has something written there makes it zero again behind the call. */
+/* Of the buffer, poisoned after its end; a target that has something written there makes it zero again after the call. */
 extern uint8_t bytes[BYTES];
 
 /* Of the target: a command that the lane has sent, in the call that is made. */

@@ -10,7 +10,10 @@
 static int start_played(struct gnv_soft_server *server);
 static void leaves(struct gnv_soft_cmd *cmd, bool posted);
 
-/* Of a thread the target plays; and of a command it is told apart whether it is posted or discarded, which the caller's name says. */
+/*
+ * Of a thread the target plays; and of a command it is distinguished whether it is posted or discarded, which the caller's name
+ * says.
+ */
 #define gnv_thread_start(thread, run, server) ((void)(thread), (void)(run), start_played(server))
 #include "soft/engine/server.c"
 #define gnv_soft_leave(cmd) leaves(cmd, __func__[0] == 'p')

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A controller in software for a fuzz target: the library's, with two threads that are played, each of which does one pass over its
- * queues when it is told to, with memory that is mapped, a store of which an input says when and how its steps end, and a clock of its
+ * A controller in software for a fuzz target: the library's, with two threads that are emulated, each of which does one pass over
+ * its queues on request, with memory that is mapped, a store of which an input says when and how its steps end, and a clock of its
  * own. What the controller does is judged here: commands are fetched between head and tail only; each is completed once, with its
- * identifier, and not before it is fetched; none is lost, but of a queue that is closed; no entry is overwritten that the host has not
- * consumed; segments lie in mapped memory and cover the data; a namespace that is read-only stays as it is; each reset ends, and then
- * nothing is held: no command, no reference, no queue.
+ * identifier, and not before it is fetched; none is lost, but of a queue that is closed; no entry is overwritten that the host has
+ * not consumed; segments lie in mapped memory and cover the data; a namespace that is read-only stays as it is; each reset ends,
+ * and then nothing is held: no command, no reference, no queue.
  */
 #ifndef FUZZ_SERVED_H
 #define FUZZ_SERVED_H
@@ -16,7 +16,7 @@
 
 #define QUEUES 4u
 #define ENTRIES 16u /* of a ring */
-#define HONEST 3u   /* the queue of another, who is honest, unless there is a guest */
+#define HONEST 3u   /* the queue of another kernel, which is honest, unless there is a guest */
 #define HIS_SERVER (HONEST % SERVERS)
 #define VECTORS 4u
 #define SERVERS 2u
@@ -42,7 +42,7 @@ struct served_world {
 	const uint8_t *at, *end;
 	uint8_t manner;
 	uint64_t now;
-	bool on, twice, forgets; /* a rule may post again, or keep a command for ever */
+	bool on, twice, forgets; /* a rule may post again, or keep a command without limit */
 	bool odd;		 /* is mapped */
 	uint32_t tail[QUEUES + 1]; /* where the host writes its next command */
 	uint32_t other_tail, other_head, other_phase; /* of the honest queue */

@@ -51,7 +51,7 @@ static void write_memory(uint64_t addr, const void *from, unsigned size)
 		memcpy((void *)(uintptr_t)addr, from, size);
 }
 
-/* Puts `new` where `old` is, else answers what is there. Atomics are aligned. */
+/* Puts `new` where `old` is, else returns what is there. Atomics are aligned. */
 static bool exchange(uint64_t addr, uint64_t *old, uint64_t new, unsigned size)
 {
 	uint32_t low = (uint32_t)*old;

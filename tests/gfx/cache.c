@@ -140,7 +140,7 @@ static void fill(struct line *l, uint64_t addr, const struct gfx_region *r)
 			l->data[from % GFX_LINE] = *(const uint8_t *)(uintptr_t)from;
 }
 
-/* A cache gets what the one behind it has. */
+/* A cache gets what the one after it has. */
 static void take_over(struct line *to, const struct line *from)
 {
 	memcpy(to->data, from->data, GFX_LINE);

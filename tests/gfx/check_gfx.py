@@ -34,7 +34,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 NASTY = 511  # enum gfx_rule
 LEVELS = ("-O1", "-O2", "-O3")
-# Name, what the compiler is told, what llvm-objdump is told, and at which levels it runs usually; the long mode takes all.
+# Name, options of the compiler, options of llvm-objdump, and at which levels it runs usually; the long mode takes all.
 Target = collections.namedtuple("Target", "name flags show levels")
 TARGETS = [
     Target("gfx1100", ("--offload-arch=gfx1100",), ("--mcpu=gfx1100",), LEVELS),

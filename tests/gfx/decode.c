@@ -381,7 +381,7 @@ static const struct gfx_op *decode_fields(struct gfx_inst *in, uint64_t w, uint1
 	}
 }
 
-/* A second word behind a short form, which says more of its sources. */
+/* A second word after a short form, which says more of its sources. */
 static void decode_extension(struct gfx_inst *in, uint16_t *field, uint64_t left, unsigned *len)
 {
 	bool sdwa = in->isa == ISA_9 && field['a'] == 249, dpp = field['a'] == 250 && in->format != F_VOPC;

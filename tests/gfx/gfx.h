@@ -93,7 +93,7 @@ struct gfx_family {
 	uint32_t machine; /* as in the ELF header's flags */
 	enum gfx_isa isa;
 	bool one_counter; /* vmcnt counts stores, too */
-	unsigned l2s; /* at most so many L2 that keep what is written until it is written back, and what was read until they are told */
+	unsigned l2s; /* at most so many L2; they keep stores until a write-back and loads until an invalidate */
 	bool near; /* one L2, which no instruction empties: struct gfx, near */
 };
 
@@ -126,7 +126,7 @@ void gfx_unload(struct gfx_code *code);
 const struct gfx_kernel *gfx_find(const struct gfx_code *code, const char *name);
 int gfx_metadata(struct gfx_code *code, const uint8_t *note, size_t size);
 
-/* Decode what stands `at` bytes behind the begin of the text. in->len stays 0 when it is no known instruction. */
+/* Decode what stands `at` bytes after the begin of the text. in->len stays 0 when it is no known instruction. */
 void gfx_decode(const struct gfx_code *code, uint64_t at, struct gfx_inst *in);
 /* The operand that two letters of ops.def describe, in a wave of so many lanes. */
 struct gfx_arg gfx_operand(const char *spec, unsigned code, unsigned lanes);
@@ -143,11 +143,11 @@ const struct gfx_op *gfx_op_table(enum gfx_isa isa, unsigned *count);
  * LATE      Loads and atomics touch memory at any moment between issue and wait, those of different words in any order.
  *           Usage: a wave's vector memory operations complete in any order as other parties see it, but for those of one word.
  * STORES    Stores become visible in any order until S_WAITCNT_VSCNT covers them. Usage: a release waits for vscnt(0) first.
- * CACHES    L0 (of a wave), L1 (of all) and the scalar cache keep a line for ever. Usage: buffer_gl0_inv and buffer_gl1_inv
+ * CACHES    L0 (of a wave), L1 (of all) and the scalar cache keep a line without limit. Usage: buffer_gl0_inv and buffer_gl1_inv
  *           drop the first two, GLC bypasses them, and nothing keeps the scalar cache coherent within a kernel.
  *           And they fetch ahead: a line that was cached once may come back at any moment.
  * RINGBITS  What a device writes is read fresh only with all bits its region demands (glc slc dlc for rings). Usage names no bit
- *           that bypasses what lies behind L1, the page's type does; so the model wants all there are, and no invalidate helps.
+ *           that bypasses the caches after L1, the page's type does; so the model wants all there are, and no invalidate helps.
  * TEAR      Accesses of 16 bytes to device memory fall apart into dwords, in any order. Usage: no access above 8 bytes is atomic.
  * SCHEDULE  Waves run in bursts, starve and change order. Usage promises no order of progress among waves.
  * CLOCK     The real-time clock jumps ahead. It counts at a rate of its own (usage: s_sendmsg_rtn and s_memrealtime), and nothing says how
@@ -156,13 +156,13 @@ const struct gfx_op *gfx_op_table(enum gfx_isa isa, unsigned *count);
  *           There are one or several L2, as the seed wills, for usage lets an agent be configured so. They keep what was stored without
  *           sc1 until buffer_wbl2: with sc1, which does nothing where there is one L2, for other waves, with sc0 and sc1 for other devices. And what was read until buffer_inv: with sc1 where there are several,
  *           with sc0 and sc1 always. A load with sc1 passes by where there are several, one with sc0 and sc1 always; so do atomics.
- * CACHES    on gfx12: L0 (of a wave, as in WGP mode) answers loads of SCOPE_CU, the one L2 those up to SCOPE_DEV and keeps what was
+ * CACHES    on gfx12: L0 (of a wave, as in WGP mode) serves loads of SCOPE_CU, the one L2 those up to SCOPE_DEV and keeps what was
  *           stored so until global_wb scope:SCOPE_SYS; global_inv drops what is below its scope. Usage, Memory Model GFX12: reads may hit,
  *           and writes stay, in a cache whose scope is at least theirs; invalidates are for the caches below their own.
- * CACHES    on gfx11: behind L1 there is an L2 which keeps lines of pages of MTYPE NC, read or written, for ever or as long as the seed
+ * CACHES    on gfx11: after L1 there is an L2 which keeps lines of pages of MTYPE NC, read or written, always, or as long as the seed
  *           wills; no instruction writes it back or drops it. The packet processor does, by fences of system scope (usage, Memory Model
  *           GFX10-GFX11: a release waits, and no more, since L2 is what all of an agent share; MTYPE UC passes by).
- * WAITS     Not a liberty but a check, which needs no luck: a release (GFX_RELEASED) is stored, or anything behind a doorbell
+ * WAITS     Not a liberty but a check, which needs no luck: a release (GFX_RELEASED) is stored, or anything after a doorbell
  *           (GFX_BELL), before the counter of what comes before was waited for; or a release without the write-back that the family
  *           needs. Usage: the sequences of store atomic release at agent and system scope.
  */
@@ -180,10 +180,10 @@ struct gfx_region {
 	const char *name;
 	uint64_t base, size;
 	/*
-	 * Bits a fresh read needs. GFX_UNCACHED: none; GFX_DEVICE: another party writes it; GFX_WHOLE: aligned 16 bytes are never torn;
-	 * GFX_BELL: a register of a device; GFX_RELEASED: a store to it tells, a device if it is a register, else other waves, that all
-	 * before it has been done; GFX_STACK: nobody else looks there; GFX_NC: on gfx11 its pages are cached by L2, whoever writes them,
-	 * as are those with none of the flags that say that another party does.
+	 * Bits a fresh read needs. GFX_UNCACHED: none; GFX_DEVICE: another party writes it; GFX_WHOLE: aligned 16 bytes are never
+	 * torn; GFX_BELL: a register of a device; GFX_RELEASED: a store to it signals, to a device if it is a register, else other
+	 * waves, that all before it has been done; GFX_STACK: nobody else looks there; GFX_NC: on gfx11 its pages are cached by L2,
+	 * whichever party writes them, as are those with none of the flags that say that another party does.
 	 */
 	uint32_t flags;
 };
@@ -264,14 +264,14 @@ struct gfx {
 	struct gfx_cache *l2[GFX_L2]; /* where the family has them; else L1 stands in their place */
 	unsigned l2s;
 	bool several; /* L2, even if here is but one */
-	struct gfx_cache *l1, *far; /* far: behind L1, before memory that demands bits; nothing invalidates it */
+	struct gfx_cache *l1, *far; /* far: after L1, before memory that demands bits; nothing invalidates it */
 	/* Of gfx11: the L2, of this launch or, if it was set before, of all launches of a GPU; and which packets leave it alone. */
 	struct gfx_cache *near;
 	bool near_own, near_before, near_after;
 	uint64_t cached[64]; /* lines that plain loads have touched */
 	unsigned cached_count;
 	unsigned threads; /* of the host, for the workgroups; 0 and 1: all in this one, which a seed replays exactly */
-	int *halt;        /* set by a thread that failed, or by who wants the launch to end */
+	int *halt;        /* set by a thread that failed, or to end the launch */
 	void (*outside)(void *ctx); /* the rest of the world: gets a turn now and then */
 	void *outside_ctx;
 	jmp_buf stop;

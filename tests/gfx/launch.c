@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * From a dispatch packet to waves that can run: registers, local memory and stack as the ABI wants them (AMDGPUUsage: initial kernel
- * execution state, kernel arguments, dispatch packet). And the packet and arguments themselves, for who has none.
+ * From a dispatch packet to waves that can run: registers, local memory and stack as the ABI wants them (AMDGPUUsage: initial
+ * kernel execution state, kernel arguments, dispatch packet). And the packet and arguments themselves, for callers without them.
  */
 #include "gfx/gfx.h"
 
@@ -230,7 +230,7 @@ int gfx_dispatch(struct gfx *m, const struct gfx_dispatch *d)
 	return ret;
 }
 
-/* ---- For who has no packet ---- */
+/* ---- Without a packet ---- */
 
 static void put32(uint8_t *at, uint32_t v)
 {

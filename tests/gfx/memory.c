@@ -11,7 +11,7 @@ static bool is(const char *name, const char *what)
 
 uint64_t gfx_atomic(struct gfx *m, const struct gfx_op *op, uint64_t old, uint64_t value, uint64_t compare, unsigned size)
 {
-	const char *name = strchr(op->name, '_') + 1; /* behind atomic_ or ds_ */
+	const char *name = strchr(op->name, '_') + 1; /* after atomic_ or ds_ */
 	bool is_signed = name[strlen(name) - 3] == 'i', less;
 
 	if (is(name, "swap") || is(name, "storexchg"))
@@ -272,7 +272,7 @@ void gfx_scalar_load(struct gfx *m, struct gfx_wave *w, const struct gfx_inst *i
 	gfx_access_start(m, w, a);
 }
 
-/* A message's answer: there at once, but not to be read before the wait. */
+/* A message's reply: there at once, but not to be read before the wait. */
 void gfx_ready(struct gfx *m, struct gfx_wave *w, const struct gfx_inst *in, uint64_t value)
 {
 	struct gfx_access *a = gfx_access_new(m, w, in, K_READY);

@@ -9,7 +9,7 @@ const struct gfx_region *gfx_region_of(struct gfx *m, uint64_t addr, unsigned si
 void gfx_cached_read(struct gfx *m, struct gfx_cache *first, struct gfx_cache *second, const struct gfx_region *r, uint64_t addr,
 		     unsigned size, void *out);
 void gfx_cache_store(struct gfx_cache *c, uint64_t addr, unsigned size, const void *data);
-/* L1 or L2, whichever is behind a wave's first cache. */
+/* L1 or L2, whichever is after a wave's first cache. */
 struct gfx_cache *gfx_second_cache(struct gfx *m, const struct gfx_wave *w);
 /* What is stored stays there; what stays there goes to memory; what stays there is laid over what memory said. */
 void gfx_cache_keep(struct gfx_cache *c, uint64_t addr, unsigned size, const void *data);

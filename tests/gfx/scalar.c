@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Scalar instructions: SOP1, SOP2, SOPC, SOPK, SOPP and SMEM. The program counter already points behind the instruction. */
+/* Scalar instructions: SOP1, SOP2, SOPC, SOPK, SOPP and SMEM. The program counter already points after the instruction. */
 #include "gfx/valu.h"
 
 #include <string.h>

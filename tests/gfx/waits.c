@@ -2,7 +2,7 @@
 /* The wait detector, GFX_WAITS: what must be over before a wave says that it is. It needs no luck. */
 #include "gfx/memory.h"
 
-/* What is under way, but for constants, the stack, local memory and answers of messages, which no release is about. */
+/* What is under way, but for constants, the stack, local memory and replies of messages, which no release is about. */
 static bool unfinished(const struct gfx_access *a)
 {
 	return (a->vm || a->vs) && a->kind != K_READY && !(a->flags & GFX_STACK) && !(a->kind == K_LOAD && a->flags & GFX_READONLY);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Queues in registered memory, a mini controller behind each, and completions that arrive in pieces. */
+/* Queues in registered memory, a mini controller for each, and completions that arrive in pieces. */
 #ifndef TESTS_GFX_WORLD_H
 #define TESTS_GFX_WORLD_H
 

@@ -3,7 +3,7 @@
  * What the library looks up in a ROCm and what it says then, for tests/hip/load, which builds it with the headers of that ROCm:
  *   hsa from FILE                what the first symbol was found in
  *   hsa missing NAME             of each symbol that was not found
- *   hsa NUMBER SENTENCE          what the first call of the library answers; the same of hip and of drm
+ *   hsa NUMBER SENTENCE          what the first call of the library returns; the same of hip and of drm
  * Linked with --wrap=dlsym.
  */
 #include <dlfcn.h>

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Compile the library's kernels for gfx1100 in other ways, and with mistakes, and run the tests of the stand-in with that code
+"""Compile the library's kernels for gfx1100 in other ways, and with mistakes, and run the tests of the mock with that code
 object in place of the embedded one. Parts:
 
 ways    code objects of version 4, 5 and 6, -O1 to -O3, the newest clang: every test must pass

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the tests with the stand-in share: an image of known blocks, and the check that the runtime has nothing left. */
+/* What the tests with the mock share: an image of known blocks, and the check that the runtime has nothing left. */
 #ifndef TESTS_HSA_RIG_H
 #define TESTS_HSA_RIG_H
 

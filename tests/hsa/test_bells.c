@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Doorbells that have to be proven: a kernel rings a thousand times as it is told, and each is seen. */
+/* Doorbells that have to be proven: a kernel rings a thousand times on request, and each is seen. */
 #include <gpunvme/gpunvme.h>
 #include <pthread.h>
 

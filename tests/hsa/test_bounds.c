@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* What the runtime may do for ever, or not at all: copies beside kernels that fill the GPU, copies of constants, queues that stay. */
+/*
+ * What the runtime may do without limit, or not at all: copies in parallel with kernels that fill the GPU, copies of constants,
+ * queues that stay.
+ */
 #include <errno.h>
 #include <gpunvme/gpunvme.h>
 #include <pthread.h>

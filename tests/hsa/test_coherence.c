@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* gpunvme_gpu_coherence() with the stand-in for ROCm's runtime. What it does to registers is in unit/test_invalidate.c. */
+/* gpunvme_gpu_coherence() with the mock of ROCm's runtime. What it does to registers is in unit/test_invalidate.c. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>

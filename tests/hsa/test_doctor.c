@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the doctor finds at a GPU: the kernel's side is a made-up sysfs, the runtime is the stand-in. */
+/* What the doctor finds at a GPU: the kernel's side is a made-up sysfs, the runtime is the mock. */
 #include <errno.h>
 #include <gpunvme/gpunvme.h>
 #include <sys/mman.h>
@@ -129,7 +129,7 @@ static void test_nodes(void **state)
 	assert_int_equal(examine(NULL), -EACCES);
 	finds("kfd", GPUNVME_VERDICT_FAILED, "/dev/kfd: no permission", "group render");
 	finds("render-node", GPUNVME_VERDICT_LIMIT, "renderD128: no permission", "group render");
-	finds("kernel", GPUNVME_VERDICT_OK, "", ""); /* the stand-in needs neither */
+	finds("kernel", GPUNVME_VERDICT_OK, "", ""); /* the mock needs neither */
 	calls.open_errno = ENOENT;
 	assert_int_equal(examine(NULL), -ENODEV);
 	finds("kfd", GPUNVME_VERDICT_FAILED, "does not exist", "load amdgpu");

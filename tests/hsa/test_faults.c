@@ -108,7 +108,7 @@ static void test_addresses(void **state)
 
 /* ---- Kernels that never end ---- */
 
-/* Nobody tells it to ring: alone it goes on for ever. */
+/* Nobody tells it to ring: alone it goes on without limit. */
 static int wait_for_nobody(struct gpunvme_gpu *gpu, uint32_t timeout_ms)
 {
 	struct gnv_gpu_range range;

@@ -17,7 +17,7 @@
 
 static struct gpunvme_gpu *gpu;
 
-/* A lane that waits to be told to ring. Where nobody ever does it ends after two seconds. */
+/* A lane that waits for a request to ring. Without one it ends after two seconds. */
 struct waiter {
 	pthread_t thread;
 	struct gnv_gpu_range go, rest;
@@ -48,7 +48,7 @@ static void start(struct waiter *w)
 
 	assert_int_equal(gpu->ops->local_alloc(gpu, BYTES, &w->rest), 0);
 	assert_int_equal(pthread_create(&w->thread, NULL, wait_main, w), 0);
-	__atomic_store_n((uint32_t *)(uintptr_t)w->go.lane, 1, __ATOMIC_RELEASE); /* the stand-in's addresses are the process's */
+	__atomic_store_n((uint32_t *)(uintptr_t)w->go.lane, 1, __ATOMIC_RELEASE); /* the mock's addresses are the process's */
 	while (!bell)
 		assert_int_equal(gpu->ops->peek(gpu, &bell, w->rest.lane + 16, 4), 0);
 }
@@ -59,7 +59,7 @@ static void says(const char *text, const char *words)
 		fail_msg("'%s' does not say '%s'", text, words);
 }
 
-/* What a memory fault at `lane` has left behind. */
+/* What a memory fault at `lane` has left. */
 static void faulted(struct waiter *w)
 {
 	const struct gnv_fill_args args = { w->rest.lane, 64, 0, 0 };
@@ -308,7 +308,7 @@ static void test_reset(void **state)
 	run(body_reset);
 }
 
-/* A kernel that the driver cannot take off the GPU: closing resets that, and who opens it again in this process is told. */
+/* A kernel that the driver cannot take off the GPU: closing resets that, and opening it again in this process is an error. */
 static void body_wedged(void *arg)
 {
 	struct gnv_fill_args args = { 0, 0, 0, 0 };
@@ -353,7 +353,7 @@ static void test_kept(void **state)
 	run(body_kept);
 }
 
-/* Of a second fault in a process nobody is told: its kernel is late, and then nothing more is asked of that GPU either. */
+/* A second fault in a process is not reported: its kernel is late, and then nothing more is asked of that GPU either. */
 static void body_second(void *arg)
 {
 	struct gnv_fill_args args = { 0x7ff123450000, 64, 0, 0 };

@@ -82,7 +82,7 @@ static void put(struct gpunvme_mem_use *use)
 /* The controller writes blocks to the first bytes of what is mapped, and there they are. */
 static void works(const struct gpunvme_mem_use *use)
 {
-	const unsigned char *at = (const unsigned char *)(uintptr_t)use->dbuf.base; /* the stand-in's addresses are the process's */
+	const unsigned char *at = (const unsigned char *)(uintptr_t)use->dbuf.base; /* the mock's addresses are the process's */
 	struct gpunvme_copy c = GPUNVME_COPY_INIT;
 	unsigned i;
 
@@ -139,7 +139,7 @@ static void test_odd_size(void **state)
 	assert_int_equal(info(0).entries, 0);
 }
 
-/* The real runtime gives an address out again; the stand-in keeps what was freed, and the kernel fills other holes first. */
+/* The real runtime gives an address out again; the mock keeps what was freed, and the kernel fills other holes first. */
 static char *make_at(uint64_t pool, char *at)
 {
 	char *others[256];
@@ -210,7 +210,7 @@ static void test_freed_in_use(void **state)
 	assert_int_equal(user_free(ptr), HSA_STATUS_SUCCESS);
 }
 
-/* Who waits for the end of the same memory twice takes nothing from the other: the runtime takes back all that are alike. */
+/* Two waits for the end of the same memory are independent: the runtime takes back all that are alike. */
 static void test_two_devices(void **state)
 {
 	char *ptr = make(POOL_FINE, BYTES);
@@ -238,7 +238,7 @@ static void test_two_devices(void **state)
 	assert_int_equal(user_free(ptr), HSA_STATUS_SUCCESS);
 }
 
-/* Closed with memory of which the end is awaited, in use and not: who frees it later finds nobody. */
+/* Closed with memory of which the end is awaited, in use and not: freeing it later has no effect. */
 static void test_close(void **state)
 {
 	char *ptr = make(POOL_FINE, BYTES);

@@ -20,7 +20,7 @@ struct work {
 	uint64_t out;
 };
 
-/* What code objects from version 5 on find behind their arguments. */
+/* What code objects from version 5 on find after their arguments. */
 struct hidden {
 	uint32_t groups[3];
 	uint16_t group[3], rest[3];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* An AMD GPU's lanes on the software controller, played by the stand-in; and everything that can be missing. */
+/* An AMD GPU's lanes on the software controller, emulated by the mock; and everything that can be missing. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Memory that HIP or libdrm made, for the lanes of the stand-in. */
+/* Memory that HIP or libdrm made, for the lanes of the mock. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -57,7 +57,7 @@ static int begin(void **state)
 	memset(hip, 0, sizeof(*hip));
 	hip->version = 70000000;
 	hip->granted = granted;
-	hip->devices = 0x40 - 3 + 1; /* the last one is the stand-in's first */
+	hip->devices = 0x40 - 3 + 1; /* the last one is the mock's first */
 	return gpunvme_gpu_open("hsa:0", NULL, &gpu);
 }
 

@@ -108,7 +108,7 @@ static void share(struct gpunvme_mem *mem, struct gpunvme_dbuf *dbuf)
 	assert_int_equal(gpunvme_mem_dbuf(mem, dev, dbuf), 0);
 }
 
-/* A buffer of the library's still works: whatever was refused has left nothing behind. */
+/* A buffer of the library's still works: whatever was refused has left nothing. */
 static void works(int of)
 {
 	struct gpunvme_dbuf dbuf;
@@ -150,7 +150,7 @@ static void test_not_memory(void **state)
 }
 
 /*
- * What hipHostMalloc() gives is the runtime's own memory, which it does not lock again. Whoever had access to it keeps it.
+ * What hipHostMalloc() gives is the runtime's own memory, which it does not lock again. A GPU that had access to it keeps it.
  */
 static void test_host_memory(void **state)
 {
@@ -238,7 +238,7 @@ static void test_gfx12(void **state)
 	gnv_hsa_close(hsa);
 }
 
-/* Of two kinds of fine-grained memory each family has one that is better, in whichever order they are told (docs/kernel.md). */
+/* Of two kinds of fine-grained memory each family has one that is better, in whichever order they are listed (docs/kernel.md). */
 static void test_extended(void **state)
 {
 	static const struct {

@@ -165,7 +165,7 @@ static void stores(uint32_t value)
 	run("pages_store.kd");
 }
 
-/* Behind the blocks that are read. */
+/* After the blocks that are read. */
 static void writes(uint32_t value)
 {
 	uint32_t word[WORDS], i;
@@ -283,7 +283,7 @@ static void *hip_malloc(void)
 	return ptr;
 }
 
-/* The played GPU is as nasty as it has to be: without a fence a kernel sees again what it saw. */
+/* The mock GPU is as nasty as it has to be: without a fence a kernel sees again what it saw. */
 static void test_keeps(void **state)
 {
 	uint32_t *word = hip_malloc(), old = 0, i;

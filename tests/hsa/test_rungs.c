@@ -121,7 +121,7 @@ static void read_back(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, struct g
 	assert_int_equal(gpunvme_mem_dbuf(mem, dev, &dbuf), 0);
 	assert_int_equal(gnv_gpu_read(gpu, &dq, &dbuf, FIRST, 9, &answer), 0);
 	assert_int_equal(answer, 0);
-	memcpy(seen, (const void *)(uintptr_t)dbuf.base, sizeof(seen)); /* addresses of the stand-in's lanes are the process's */
+	memcpy(seen, (const void *)(uintptr_t)dbuf.base, sizeof(seen)); /* addresses of the mock's lanes are the process's */
 	for (i = 0; i < sizeof(seen); i++)
 		assert_int_equal(seen[i], pattern(FIRST + i / 512));
 }
@@ -262,7 +262,7 @@ static void test_every_identifier_in_use(void **state)
 	gpunvme_gpu_close(gpu);
 }
 
-/* A GPU of whose memory devices may read old lines: rings lie there only for who asks. */
+/* A GPU of whose memory devices may read old lines: rings lie there only on request. */
 static void test_stale_reads(void **state)
 {
 	const struct gpunvme_qp_opts asked = { sizeof(asked), GPUNVME_QP_VRAM, 16, 0, 0 };
@@ -324,7 +324,10 @@ static void see_rung(void *ctx, uint64_t done, uint64_t total)
 	snprintf(play.rung, sizeof(play.rung), "%s", rung_of(gnv_qp_first(dev)));
 }
 
-/* The order is asked for on the rung that nobody gets unasked; and behind it, though data may go to the GPU now, in the host's memory. */
+/*
+ * The order is asked for on the rung that nobody gets unasked; and after it, though data may go to the GPU now, in the host's
+ * memory.
+ */
 static void test_litmus_vram(void **state)
 {
 	struct gpunvme_dev *dev = open_remote();
@@ -387,7 +390,7 @@ static void fall(const char *to, const char *why, bool direct)
 	nothing_left();
 }
 
-/* Every refusal of the kernel, and a mapping that is not what it says, costs one rung and is told. */
+/* Every refusal of the kernel, and a mapping that is not what it says, costs one placement and is reported. */
 static void test_falls(void **state)
 {
 	static const int refusals[] = { EOPNOTSUPP, EINVAL, EFAULT, ENODEV, EIO, EPERM, ENOSPC };
@@ -520,7 +523,7 @@ static void test_data(void **state)
 	first_block((unsigned char)pattern(0));
 }
 
-/* Memory of the GPU that is used up is no reason to fail, nor for ever. */
+/* Memory of the GPU that is used up is no reason to fail, nor is it lost for good. */
 static void test_used_up(void **state)
 {
 	struct gpunvme_dev *dev = open_remote();
@@ -541,7 +544,7 @@ static void test_used_up(void **state)
 	gpunvme_gpu_close(gpu);
 }
 
-/* The runtime cannot export, or has no such memory: the rung is not possible, whoever asks. */
+/* The runtime cannot export, or has no such memory: the rung is not possible, even on request. */
 static void test_no_memory(void **state)
 {
 	const struct gpunvme_mem_opts vram = { sizeof(vram), GPUNVME_MEM_VRAM, 0 };

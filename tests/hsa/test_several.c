@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Two GPUs, played by the stand-in, on one controller: queues of their own, a buffer in common, BAR0 for each by itself. */
+/* Two GPUs, emulated by the mock, on one controller: queues of their own, a buffer in common, BAR0 for each by itself. */
 #include <errno.h>
 #include <gpunvme/gpunvme.h>
 #include <sys/mman.h>
@@ -43,7 +43,7 @@ static void read_block(struct gpunvme_gpu *by, struct gpunvme_qp *qp, struct gpu
 	assert_int_equal(gpunvme_qp_view(qp, NULL, &dq), 0);
 	assert_int_equal(gnv_gpu_read(by, &dq, &dbuf, lba, 1, &answer), 0);
 	assert_int_equal(answer, 0);
-	memcpy(seen, (const void *)(uintptr_t)dbuf.base, sizeof(seen)); /* addresses of the stand-in's lanes are the process's */
+	memcpy(seen, (const void *)(uintptr_t)dbuf.base, sizeof(seen)); /* addresses of the mock's lanes are the process's */
 	assert_int_equal(seen[0], pattern(lba));
 	assert_int_equal(seen[511], pattern(lba));
 }
@@ -57,7 +57,7 @@ static bool sees_queue(unsigned n, struct gpunvme_qp *qp)
 	       sees(n, (const void *)(uintptr_t)dq.stop) && sees(n, (const void *)(uintptr_t)(dq.sq_db & ~4095ull));
 }
 
-/* Rings of both lie in one chunk of memory: who comes second must see it as well, and who stays when the first goes. */
+/* Rings of both lie in one chunk of memory: the second GPU must see it as well, and still when the first one goes. */
 static void test_queues(void **state)
 {
 	struct gpunvme_qp *qp[2];

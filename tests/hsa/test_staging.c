@@ -193,7 +193,7 @@ static void test_failed_copy(void **state)
 	(void)state;
 	pretend("STANDIN_LACKS", "bar");
 	begin();
-	pretend("STANDIN_FAIL", "memory_copy:1:1000"); /* the second is the host's, which asks for the answer */
+	pretend("STANDIN_FAIL", "memory_copy:1:1000"); /* the second is the host's, which asks for the result */
 	assert_int_equal(gnv_gpu_read(w.gpu, &w.dq, &w.dbuf, FIRST, 9, &answer), 0);
 	assert_int_equal(answer & (int)GPUNVME_ST_CODE, GPUNVME_SC_DATA_TRANSFER);
 	assert_non_null(strstr(log_text, "does not reach its buffer (said once): GPU 0000:40:00.0: its memory cannot be copied"));

@@ -3,7 +3,7 @@
 """Compile the device header for AMD GPUs, disassemble, and check the instructions that correctness hangs on.
 
 For every target: no scratch, no flat accesses, no calls, a bound on registers, and on the loads of a read; ring loads with all cache
-bits and their wait right behind; an SQE as four 16-byte stores; a wait between the SQE and READY, before the doorbell and behind it; an
+bits and their wait right after; an SQE as four 16-byte stores; a wait between the SQE and READY, before the doorbell and after it; an
 invalidate before data is read. An element that is there takes few registers but for what reads pages. docs/results/gfx-calls.csv must say the
 same of registers, if the same compiler made it. Then the same checks on planted mistakes, each of which must be found. Exit status 0, 1, or 77 when no compiler is there.
 """

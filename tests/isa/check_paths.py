@@ -6,7 +6,7 @@
 * each path from an SQE to a doorbell has the write-back that the family needs, and a wait for the stores; the shortest one has exactly
   one of each, and no path waits where nothing has been stored or loaded since it waited before;
 * a doorbell is one 32-bit store at system scope;
-* the loads that poll a ring have all cache bits and their wait, and no invalidate is in their loop, but one behind it;
+* the loads that poll a ring have all cache bits and their wait, and no invalidate is in their loop, but one after it;
 * a lane polls its result word at the scope of the GPU, without bits that pass by its caches, in a loop without invalidate;
 * a lane that frees an identifier, which it does when it has its result, has acquired for itself on every path.
 
@@ -56,7 +56,7 @@ def bits(text):
 
 
 def doorbells(k):
-    """The store behind each mark."""
+    """The store after each mark."""
     for mark in k.find(MARK):
         yield mark, next((i for i in range(mark + 1, len(k.text)) if re.match(r"(global|flat)_store_", k.text[i])), None)
 
@@ -80,7 +80,7 @@ def check_before_doorbell(f, k):
             if pattern and set(bells) & k.reach([last], pattern):
                 yield f"a path from an SQE to a doorbell without a {what}"
         if f.write_back:
-            # A wait behind the write-back, too: compilers up to 22 leave it out.
+            # A wait after the write-back, too: compilers up to 22 leave it out.
             for back in k.find(f.write_back):
                 if set(bells) & k.reach([back], f.store_wait):
                     yield "a path from a write-back to a doorbell without a wait"
@@ -176,7 +176,7 @@ def problems(family, code):
 
 
 def store_waits(family, k):
-    """Waits for stores. Where one counter counts loads and stores, those behind a load or an atomic are for its answer."""
+    """Waits for stores. Where one counter counts loads and stores, those after a load or an atomic are for its result."""
     one = family.store_wait == family.load_wait
     return {i for i in k.find(family.store_wait)
             if not (one and re.match(ANSWER, next(t for t in reversed(k.text[:i]) if re.match(MEMORY, t))))}

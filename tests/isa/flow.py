@@ -32,7 +32,7 @@ class Kernel:
         return self.after[i][:1] if together and self.text[i].startswith("s_cbranch_execz") else self.after[i]
 
     def reach(self, starts, avoid="", together=False):
-        """Indices that can be executed behind `starts` when nothing that matches `avoid` is."""
+        """Indices that can be executed after `starts` when nothing that matches `avoid` is."""
         seen, todo = set(), [n for s in starts for n in self.follow(s, together)]
         while todo:
             i = todo.pop()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The compilers that the ISA tests use: clang 19, and the newest one that scripts/newer-clang has fetched; and those of ROCm beside it."""
+"""The compilers that the ISA tests use: clang 19, and the newest one that scripts/newer-clang has fetched; and those of ROCm there."""
 import pathlib
 import re
 import shutil

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Files. What the host gathers: an extent of any 64-bit numbers behind any other; three of them made blocks of 512 bytes and
+ * Files. What the host gathers: an extent of any 64-bit numbers after any other; three of them made blocks of 512 bytes and
  * 64 KiB, in any partition. What a lane makes of it: any block below BLOCKS, in files of up to two extents as the host leaves them,
  * wherever the lane looked last; of a read from anywhere, in a file of one extent or none, the run that comes next.
  */
@@ -91,7 +91,7 @@ void prove_add(void)
 	PROVE(byte >= last->pos && byte - last->pos < last->len && byte - last->pos + last->at == byte - pos + at);
 }
 
-/* Then in blocks: all of them in the partition, none behind the end of the file, and each where its bytes were. */
+/* Then in blocks: all of them in the partition, none after the end of the file, and each where its bytes were. */
 void prove_seal(void)
 {
 	struct gpunvme_file file;
@@ -155,7 +155,7 @@ void prove_find(void)
 	PROVE(run.hole || (block >= extent[last].pos && block + ahead - extent[last].pos < extent[last].nblocks));
 }
 
-/* What comes next of a read: blocks of one kind, at least one, none behind what is left but the rest of the last block. */
+/* What comes next of a read: blocks of one kind, at least one, none after what is left but the rest of the last block. */
 void prove_run(void)
 {
 	struct gpunvme_dfile file = any_file();

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the proofs share. What nondet_*() answers, and variables without a value, are any; TAKE() narrows them, PROVE() must hold for
- * all that are left. tests/proofs/check says with which options CBMC reads each proof, and which mistakes it must find.
+ * What the proofs share. What nondet_*() returns, and variables without a value, are any; TAKE() narrows them, PROVE() must hold
+ * for all that are left. tests/proofs/check says with which options CBMC reads each proof, and which mistakes it must find.
  */
 #ifndef PROOFS_H
 #define PROOFS_H

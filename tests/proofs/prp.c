@@ -114,7 +114,7 @@ void prove_table_size(void)
 	}
 }
 
-/* A buffer of `count` whole pages anywhere, and its table, behind which nothing may be written. */
+/* A buffer of `count` whole pages anywhere, and its table, after which nothing may be written. */
 static struct gnv_prp_table table_of(size_t count, enum gnv_lists lists)
 {
 	struct gnv_prp_table t = { NULL, nondet_64(), nondet_64(), count * PAGE, PAGE, lists };

@@ -95,7 +95,7 @@ void prove_gate(void)
 	PROVE(got == pub && state.pub_gate >> GPUNVME_GATE_SHIFT == (pub << GPUNVME_GATE_SHIFT >> GPUNVME_GATE_SHIFT));
 }
 
-/* Whatever the READY words hold, the search ends, behind a run of commands that are READY. */
+/* Whatever the READY words hold, the search ends, after a run of commands that are READY. */
 void prove_scan(void)
 {
 	const struct gpunvme_dq dq = any_queue();
@@ -105,7 +105,7 @@ void prove_scan(void)
 	for (i = 0; i < ENTRIES; i++)
 		ready[i] = nondet_64();
 	TAKE(own >= state.pub && own <= state.resv && count >= 1 && count <= ENTRIES / 2 && count <= state.resv - own);
-	for (i = 0; i < ENTRIES; i++) /* runs that are READY lie in what is reserved, and before or behind our own */
+	for (i = 0; i < ENTRIES; i++) /* runs that are READY lie in what is reserved, and before or after our own */
 		TAKE(ready[i] >> GPUNVME_READY_POS_SHIFT < state.pub || (ready[i] & GPUNVME_READY_COUNT) == 0 ||
 		     ((ready[i] >> GPUNVME_READY_POS_SHIFT) + (ready[i] & GPUNVME_READY_COUNT) <=
 		      (ready[i] >> GPUNVME_READY_POS_SHIFT < own ? own : state.resv)));
@@ -116,7 +116,7 @@ void prove_scan(void)
 	PROVE(word >> GPUNVME_READY_POS_SHIFT != end || !(word & GPUNVME_READY_COUNT));
 }
 
-/* The controller inverts the phase each round: an entry is new in its round, and not in the one before or behind. */
+/* The controller inverts the phase each round: an entry is new in its round, and not in the one before or after. */
 void prove_phase(void)
 {
 	struct gpunvme_dq dq;
@@ -150,7 +150,7 @@ void prove_check(void)
 	PROVE(b.wrong || (((uint32_t)d.fetched + b.delta) & ((1u << dq.sq_shift) - 1)) == (b.dw2[0] & 0xffff));
 }
 
-/* Whatever lies in the completion ring and in the result words, nothing beside them is touched, and positions stay in order. */
+/* Whatever lies in the completion ring and in the result words, nothing next to them is touched, and positions stay in order. */
 void prove_drain(void)
 {
 	struct gpunvme_dq dq = any_queue();

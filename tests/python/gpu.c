@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the module calls of libcuda and libamdhip64, after cuda.h and hip_runtime_api.h. The CPU cannot follow addresses of the played GPU's
- * memory (seen on an H100), a copy of CUDA needs a current context, and one of HIP is played for the current device alone, though the real
- * one takes addresses of any.
+ * What the module calls of libcuda and libamdhip64, after cuda.h and hip_runtime_api.h. The CPU cannot follow addresses of the mock
+ * GPU's memory (seen on an H100), a copy of CUDA needs a current context, and one of HIP is emulated for the current device alone,
+ * though the real one takes addresses of any.
  */
 #include <stdint.h>
 #include <stdio.h>

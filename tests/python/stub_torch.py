@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 """
-What the module calls of torch, on memory of this process or of the played GPU (gpu.c). As in torch: view(dtype) takes whole
+What the module calls of torch, on memory of this process or of the mock GPU (gpu.c). As in torch: view(dtype) takes whole
 elements (view_dtype() in aten/src/ATen/native/TensorConversions.cpp), view(-1) takes contiguous tensors only (computeStride() in
 aten/src/ATen/TensorUtils.cpp), and floating-point types of 8 bits are not exported by DLPack (getDLDataType() in
 aten/src/ATen/DLConvertor.cpp, before torch 2.8).
@@ -91,7 +91,7 @@ class Tensor:
 
 
 cuda = types.SimpleNamespace(current_stream=lambda device: types.SimpleNamespace(cuda_stream=0))
-_used = 0  # of the played GPU
+_used = 0  # of the mock GPU
 
 
 def empty(size, *, dtype, device):

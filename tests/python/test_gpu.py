@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Arrays in memory of a GPU that is played (gpu.c)."""
+"""Arrays in memory of a GPU that is emulated (gpu.c)."""
 import ctypes
 import os
 import pathlib

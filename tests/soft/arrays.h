@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The arrays of C++, for kernels in C: what is at an index, and `n` from there on; or a change there, and of `n` behind it. Each
-   returns what error() of a new array answers. */
+/* The arrays of C++, for kernels in C: what is at an index, and `n` from there on; or a change there, and of `n` after it. Each
+   returns what error() of a new array returns. */
 #ifndef TESTS_SOFT_ARRAYS_H
 #define TESTS_SOFT_ARRAYS_H
 

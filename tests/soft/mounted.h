@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A played kernel under files of a mounted file system, where it refuses or fails, which in the guest (vm.ublk) it does not. What is
- * played: answers of Linux's fs/ioctl.c (FIEMAP, flags), fs/locks.c (F_SETLEASE: -EAGAIN while somebody writes, -EACCES without
+ * A mock kernel under files of a mounted file system, where it refuses or fails, which in the guest (vm.ublk) it does not. It
+ * emulates replies of Linux's fs/ioctl.c (FIEMAP, flags), fs/locks.c (F_SETLEASE: -EAGAIN while somebody writes, -EACCES without
  * CAP_LEASE, -EINVAL where a file system has none), fs/xattr.c (trusted.*: -EPERM, read -ENODATA, without CAP_SYS_ADMIN),
- * mm/mincore.c and mm/filemap.c (cachestat() counts pages that are being read, mincore() does not), and of drivers/block/ublk_drv.c.
- * The blocks are those of an image; all files have the same ones.
+ * mm/mincore.c and mm/filemap.c (cachestat() counts pages that are being read, mincore() does not), and of
+ * drivers/block/ublk_drv.c. The blocks are those of an image; all files have the same ones.
  */
 #ifndef GNV_TESTS_SOFT_MOUNTED_H
 #define GNV_TESTS_SOFT_MOUNTED_H
@@ -167,7 +167,7 @@ int __wrap_fcntl(int fd, int op, ...)
 	return __real_fcntl(fd, op, arg);
 }
 
-/* Nobody who calls fork() waits while this is called. */
+/* No thread that calls fork() waits while this is called. */
 static void expect_no_lock(void)
 {
 	alarm(20);

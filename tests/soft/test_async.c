@@ -135,7 +135,7 @@ static void over_resets(void **state)
 	}
 }
 
-/* Answers to requests come between those to commands. */
+/* Replies to requests come between those to commands. */
 static void between_commands(void **state)
 {
 	struct gpunvme_ns_info info = { .size = sizeof(info) };
@@ -187,7 +187,7 @@ static void requests_refused(void **state)
 	is_told(GPUNVME_EVENT_NAMESPACE, NAMESPACE_TOLD);
 }
 
-/* Errors are told by any controller. */
+/* Any controller reports errors. */
 static void configuration_refused(void **state)
 {
 	(void)state;
@@ -225,7 +225,7 @@ static void who_does_not_ask(void **state)
 	is_told(GPUNVME_EVENT_CONTROLLER, DOORBELL_TOLD);
 }
 
-/* Who was compiled before there was a detail. */
+/* A program that was compiled before there was a detail. */
 static void older_programs(void **state)
 {
 	struct gpunvme_event event = { .size = offsetof(struct gpunvme_event, detail), .detail = 77 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* gpunvme_mem_get() of ordinary memory, with CPU lanes: what is found again, what goes, and who owns the bytes meanwhile. */
+/* gpunvme_mem_get() of ordinary memory, with CPU lanes: what is found again, what goes, and the owner of the bytes meanwhile. */
 #include <gpunvme/device.h>
 #include <errno.h>
 #include <setjmp.h>
@@ -344,7 +344,7 @@ static void test_close_beside_put(void **state)
 		close_beside_put(i % 2 ? PAGE : BYTES);
 }
 
-/* The controller still has a command for the bytes: they stay its own, whoever lets go of them in which way. */
+/* The controller still has a command for the bytes: they stay its own, whatever releases them in which way. */
 static void test_still_writing(void **state)
 {
 	static const struct gnv_soft_fault fault = { stall, NULL }, none = { NULL, NULL };

@@ -21,7 +21,7 @@
 
 #define MANY 8u
 
-static int refusal; /* what a submission answers instead of being one; 0: it is one (atomic) */
+static int refusal; /* what a submission returns instead of being one; 0: it is one (atomic) */
 
 int __real_gnv_uring_submit(struct gnv_uring *ring);
 int __wrap_gnv_uring_submit(struct gnv_uring *ring);
@@ -93,7 +93,7 @@ static void refused_commands_end_and_later_ones_work(void **state)
 	expect_of_many(0);
 }
 
-/* What the kernel has no room for waits, but not for ever. */
+/* What the kernel has no room for waits, but not without limit. */
 static void commands_wait_only_so_long_for_room(void **state)
 {
 	struct gpunvme_sqe read = rawhost_rw(&host, GPUNVME_IO_READ, 0, 1, 0);

@@ -283,7 +283,7 @@ static void bad_sgl_segments_get_their_status(void **state)
 	assert_int_equal(read_list(24, 0x30), GPUNVME_SC_INVALID_SGL_SEGMENT);
 	assert_int_equal(read_list(0, 0x30), GPUNVME_SC_INVALID_SGL_SEGMENT);
 	put_descriptor(LIST + 16, rawhost_iova(&host, LIST), 16, 0x30);
-	assert_int_equal(read_list(32, 0x30), GPUNVME_SC_INVALID_SGL_SEGMENT); /* no segment behind the last */
+	assert_int_equal(read_list(32, 0x30), GPUNVME_SC_INVALID_SGL_SEGMENT); /* no segment after the last */
 	put_descriptor(LIST, rawhost_iova(&host, LIST), 16, 0x20);
 	assert_int_equal(read_list(32, 0x20), GPUNVME_SC_INVALID_SGL_SEGMENT); /* one that is not at the end */
 	assert_int_equal(read_list(16, 0x20), GPUNVME_SC_INVALID_SGL_COUNT);   /* one that points to itself */

@@ -317,7 +317,7 @@ static void event_requests_are_answered_in_order(void **state)
 	assert_false(rawhost_reap(&host, &host.admin, &cqe, 50, true));
 }
 
-/* Behind its beginning a log page is what it is there when it is read whole; the error log has as many entries as Identify says. */
+/* After its beginning a log page is what it is there when it is read whole; the error log has as many entries as Identify says. */
 static void log_pages_are_read_in_parts(void **state)
 {
 	struct gpunvme_sqe identify = { .opc = GPUNVME_ADMIN_IDENTIFY, .prp1 = rawhost_iova(&host, 0), .cdw10 = GPUNVME_CNS_CTRL };

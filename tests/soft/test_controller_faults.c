@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Mishaps of `fault=`: each does what it says to the commands it is for, and nothing to others. */
+/* Injected faults of `fault=`: each does what it says to the commands it is for, and nothing to others. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -17,7 +17,7 @@
 
 #define SOON 60000u /* ms: it comes */
 #define NEVER 30u   /* ms: it does not, as far as one waits */
-#define LATER 100u  /* ms: of mishaps that have a time */
+#define LATER 100u  /* ms: of injected faults that have a time */
 
 static struct rawhost h;
 

@@ -304,7 +304,7 @@ static void block_device_is_served_and_claimed(void **state)
 	close(loop);
 }
 
-/* ---- Two who open one image ---- */
+/* ---- Two programs open one image ---- */
 
 /* Another process opens it and says how that ended. */
 static int opened_by_a_child(const struct gnv_soft_config *c, bool stay, pid_t *pid)

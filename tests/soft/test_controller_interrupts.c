@@ -321,7 +321,7 @@ static void what_it_leaves_it_is_told_of_again(void **state)
 	assert_int_equal(raises(1), 3);
 }
 
-/* Enough have come to be told, so only the host is waited for, and the thread does not sleep until these were due. */
+/* Enough have come for an interrupt, so only the host is waited for, and the thread does not sleep until these were due. */
 static void one_that_waits_for_no_more_is_not_late(void **state)
 {
 	struct gnv_soft_cq *cq;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What an image or a block device is made of: who else may write to it, and what becomes of blocks that are deallocated. */
+/* What an image or a block device is made of: which others may write to it, and what becomes of blocks that are deallocated. */
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
@@ -80,7 +80,7 @@ static void start(const char *path, bool read_only)
 	rawhost_start(&host, &c);
 }
 
-/* ---- Who else may write ---- */
+/* ---- Other writers ---- */
 
 /* A loop device that is made of an image after that was opened, and locked. */
 static void loop_device_of_a_locked_image_is_refused(void **state)

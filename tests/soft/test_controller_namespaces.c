@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Several namespaces behind one controller, each with a store, a size, a block size and a permission of its own. */
+/* Several namespaces of one controller, each with a store, a size, a block size and a permission of its own. */
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>

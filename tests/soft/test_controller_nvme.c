@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A controller whose commands a real drive carries out. Here the nvme driver of Linux and a drive are played, in place of lib/os: what
- * the driver answers is from Linux, drivers/nvme/host/ioctl.c (nvme_uring_cmd_io(), nvme_uring_task_cb()) and block/blk-map.c, which
- * refuses what a request cannot hold; the scenario `passthrough` of tests/vm has both for real.
+ * A controller whose commands a real drive carries out. Here the nvme driver of Linux and a drive are emulated, in place of lib/os:
+ * what the driver returns is from Linux, drivers/nvme/host/ioctl.c (nvme_uring_cmd_io(), nvme_uring_task_cb()) and block/blk-map.c,
+ * which refuses what a request cannot hold; the scenario `passthrough` of tests/vm has both for real.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -40,7 +40,7 @@ static struct {
 	struct gpunvme_id_ctrl ctrl;
 	struct gpunvme_id_ns ns;
 	struct gpunvme_id_ctrl_nvm limits;
-	int open, identify, probe, answer, flush; /* what it says; of answer: to all commands after the first of each thread, if not 0 */
+	int open, identify, probe, answer, flush; /* its results; `answer`: of all commands after the first of each thread, if not 0 */
 	int no_limits;
 	int turn; /* the first read of each thread is not answered, and this is what the ring says */
 	uint64_t max_bytes;
@@ -54,7 +54,7 @@ static struct gpunvme_dsm_range ranges[2];
 static unsigned commands, flushes, opened, rings, refused, fixed;
 static char medium[BYTES];
 static bool probed, hangs; /* the second: a Flush does not end (atomic) */
-static struct gnv_uring *ring_left; /* of a probe without an answer, as the next */
+static struct gnv_uring *ring_left; /* of a probe without a reply, as the next */
 static void *block_left;
 
 bool __wrap_gnv_os_nvme_owns(const char *path);
@@ -366,7 +366,7 @@ static void compare_is_the_drives(void **state)
 	assert_int_equal(last.opc, GPUNVME_IO_COMPARE);
 }
 
-/* All that the driver may answer, and what the host hears. */
+/* All that the driver may reply, and what the host hears. */
 static void answers_are_the_drives(void **state)
 {
 	static const struct {
@@ -578,7 +578,7 @@ static void begin_shutdown_that_hangs(void)
 		sched_yield();
 }
 
-/* Nor do registers and unmapping wait for it; who closes the controller waits no longer than for other I/O. */
+/* Nor do registers and unmapping wait for it; closing the controller waits no longer than for other I/O. */
 static void a_flush_that_hangs_keeps_nobody(void **state)
 {
 	const uint32_t version = rawhost_read32(&host, GPUNVME_REG_VS);

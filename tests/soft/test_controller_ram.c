@@ -98,7 +98,7 @@ static void compare_and_fua(void **state)
 	assert_int_equal(rawhost_io(&sqe), GPUNVME_SC_COMPARE_FAILURE);
 }
 
-/* Over a border of huge pages, and ragged at both ends: what is beside the range stays. */
+/* Over a border of huge pages, and ragged at both ends: what is next to the range stays. */
 static void zeroes_and_ranges(void **state)
 {
 	const uint32_t middle = (2u << 20) / 512;

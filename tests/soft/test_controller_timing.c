@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The timing model at work: no command ends before its time, rates and latencies are within 5 % of what was asked, and a machine that
- * is too slow for them is told of in the log. A machine that does other things meanwhile is late, so the best of all counts; what a quiet
- * machine makes of medians and tails is printed.
+ * The timing model at work: no command ends before its time, rates and latencies are within 5 % of what was asked, and a machine
+ * that is too slow for them is reported in the log. A machine that does other things meanwhile is late, so the best of all counts;
+ * what a quiet machine makes of medians and tails is printed.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -185,7 +185,7 @@ static void files_have_it_too(void **state)
 	rawhost_close(&host);
 }
 
-/* What nobody can keep is told, once. */
+/* Times that no machine can keep are reported, once. */
 static void a_slow_machine_says_so(void **state)
 {
 	struct gnv_log log = { 0 };

@@ -100,7 +100,7 @@ static void round_trip(struct gpunvme_gpu *gpu, struct gpunvme_dq *dq, struct gp
 	assert_int_equal(gpunvme_run_copy(gpu, dq, 1, dbuf, &copy), -EINVAL);
 }
 
-/* Ranges that end where 64 bits do, or begin behind the view, or that no buffer holds: refused whole, and no block is touched. */
+/* Ranges that end where 64 bits do, or begin after the view, or that no buffer holds: refused whole, and no block is touched. */
 static void ranges_are_checked_whole(struct gpunvme_gpu *gpu, const struct gpunvme_dq *views, struct gpunvme_mem *mem,
 				     const struct gpunvme_dbuf *dbuf)
 {
@@ -165,7 +165,7 @@ static void the_kernel_checks_the_whole_range(struct gpunvme_gpu *gpu, struct gp
 	assert_int_equal(after.submitted, before.submitted);
 }
 
-/* A failure of the controller's is told by its status, and in words. The image ends before the namespace does. */
+/* A failure of the controller is reported by its status, and in words. The image ends before the namespace does. */
 static void status_of_a_command(struct gpunvme_gpu *gpu, const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf)
 {
 	struct gpunvme_copy copy = GPUNVME_COPY_INIT;

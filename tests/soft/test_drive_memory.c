@@ -274,7 +274,7 @@ static void test_room(void **state)
 	good(gpunvme_dev_close(dev));
 }
 
-/* It is refused by the test, and nothing of it is left behind. */
+/* It is refused by the test, and nothing of it is left. */
 static void test_drives_that_err(void **state)
 {
 	struct gpunvme_mem_opts listed = { sizeof(listed), GPUNVME_MEM_CMB_LISTS, 0 };
@@ -426,7 +426,7 @@ static void *free_it(void *mem)
 	return gpunvme_mem_free(mem) ? mem : NULL;
 }
 
-/* Who closes the drive again and again comes through when the memory is back in it, not before. */
+/* Closing the drive again and again succeeds when the memory is back in it, not before. */
 static void test_freed_before_closed(void **state)
 {
 	struct gpunvme_dev *dev = open_drive("cmb=8");

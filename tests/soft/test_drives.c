@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Drives that do not do what the specification says, played by the software controller (`fault=` in the URI): data is right, in the
- * buffer and on the medium, or the drive is refused.
+ * Drives that do not do what the specification says, emulated by the software controller (`fault=` in the URI): data is right, in
+ * the buffer and on the medium, or the drive is refused.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -255,7 +255,10 @@ static double open_silent(const char *keys, const char *lists)
 	return (double)took / 1e9;
 }
 
-/* Silence is waited for two seconds once, on a machine that lets it. A drive that answers after its reset is known to be silent about lists. */
+/*
+ * Silence is waited for two seconds once, on a machine that lets it. A drive that returns after its reset is known to be silent
+ * about lists.
+ */
 static void test_silence_is_short(void **state)
 {
 	static const struct {
@@ -550,7 +553,7 @@ static void test_48_bits(void **state)
 	check_48_bits("fault=hmb:4&cmb=4&pci=1d0f:8061");
 }
 
-/* It joins no space whose addresses have more, and who joins its own gets no more. */
+/* It joins no space whose addresses have more, and a device that joins its own gets no more. */
 static void test_48_bits_shared(void **state)
 {
 	static const char *const keys[] = { "ro=1&fault=addr-48", "ro=1&pci=1d0f:8061" };
@@ -611,7 +614,7 @@ static void test_namespaces(void **state)
 	}
 }
 
-/* Whoever compares must not take two drives of a model for one. */
+/* A comparison must not treat two drives of a model as one. */
 static void test_identifiers(void **state)
 {
 	static const uint8_t none[16];
@@ -907,7 +910,7 @@ static void test_features_left(void **state)
 	}
 }
 
-/* A drive that recommends 32 commands of a queue at a time, and takes 4 until it is told. */
+/* A drive that recommends 32 commands of a queue at a time, and takes 4 until it gets the setting. */
 static void test_burst(void **state)
 {
 	struct gpunvme_dev *dev;

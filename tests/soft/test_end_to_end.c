@@ -142,7 +142,7 @@ static void untouched(const unsigned char *p, size_t n)
 		fail_msg("bytes beside the transfer changed");
 }
 
-/* One transfer out and back between different places of the buffers, and nothing beside it. */
+/* One transfer out and back between different places of the buffers, and nothing next to it. */
 static void round_trip(struct rig *r, uint64_t offset_out, uint64_t offset_in, uint64_t lba, uint32_t nblocks)
 {
 	size_t len = (size_t)nblocks << r->dq.lba_shift;
@@ -197,7 +197,7 @@ static void is_deallocated(const struct rig *r, uint32_t nsid, const unsigned ch
 			fail_msg("byte %zu of deallocated blocks of %u bytes is %02x", i, 1u << r->dq.lba_shift, is[i]);
 }
 
-/* What is written by force comes back, and what is deallocated goes, with nothing beside it. */
+/* What is written by force comes back, and what is deallocated goes, with nothing next to it. */
 static void test_forced_and_deallocated(void **state)
 {
 	struct gpunvme_dev_info info = { .size = sizeof(info) };

@@ -391,7 +391,7 @@ static void *ask_in_vain(void *ret)
 	return NULL;
 }
 
-/* A reset does not wait for an admin command that the controller has and does not answer. */
+/* A reset does not wait for an admin command that the controller has and does not complete. */
 static void reset_beside_an_admin_command(void **state)
 {
 	pthread_t thread;
@@ -430,7 +430,7 @@ static void settings_are_refused(void **state)
 	close_all();
 }
 
-/* The end of the line: lanes are told, nothing is the caller's before the device is closed, which stops it by force. */
+/* The end of the line: lanes get an error, nothing is the caller's before the device is closed, which stops it by force. */
 static void nothing_helps(enum gnv_soft_stubborn how)
 {
 	open_all("", 1);
@@ -464,8 +464,8 @@ static uint32_t state_now(uint64_t generation)
 }
 
 /*
- * The next event, but for the controller's own: a lane that rings late for a queue that is no more is told of by one (invalid doorbell
- * register), whenever the thread that asks for them comes to it.
+ * The next event, but for the controller's own: a lane that rings late for a queue that is no more is reported by one (invalid
+ * doorbell register), whenever the thread that asks for them comes to it.
  */
 static int take_event(int fd, struct gpunvme_event *event)
 {
@@ -556,7 +556,7 @@ static void taken_away_behind_its_reset(void **state)
 	close_all();
 }
 
-/* Nobody takes them: the first are kept, and how many were not is told. */
+/* Nobody takes them: the first are kept, and the number of the others is reported. */
 static void events_overflow(void **state)
 {
 	struct gpunvme_event event = { .size = sizeof(event) };

@@ -144,7 +144,7 @@ static void a_full_eventfd_and_completions(void)
 	munmap(mem, MEM);
 }
 
-/* What is pending is told when the eventfd comes. */
+/* A pending interrupt is signalled when the eventfd comes. */
 static void an_eventfd_that_is_full_when_it_comes(void)
 {
 	int event = eventfd(0, EFD_CLOEXEC);
@@ -614,7 +614,7 @@ static void end_trick(void)
 	kept_event = -1;
 }
 
-/* One client after the other, and then the server ends while the trick is played to it once more. */
+/* One client after the other, and then the server ends while the trick is used on it once more. */
 static void others_are_served_and_the_server_ends(void **state)
 {
 	unsigned i;
@@ -648,7 +648,7 @@ static void a_flood_does_not_keep_it(void **state)
 	child = fork();
 	assert_true(child >= 0);
 	if (!child) {
-		const uint32_t info[8] = { EVIL_INFO << 16, 32, 0x10 }; /* no answer is wanted */
+		const uint32_t info[8] = { EVIL_INFO << 16, 32, 0x10 }; /* no reply is wanted */
 
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		while (send(sock, info, sizeof(info), MSG_NOSIGNAL) > 0)
@@ -661,7 +661,7 @@ static void a_flood_does_not_keep_it(void **state)
 	close(sock);
 }
 
-/* ---- Those who take their time ---- */
+/* ---- Slow clients ---- */
 
 enum slow { SAYS_NOTHING, HALF_A_HEADER, HALF_A_MESSAGE, A_BYTE_A_SECOND, READS_NOTHING, SLOW_KINDS };
 

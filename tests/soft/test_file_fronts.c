@@ -23,7 +23,7 @@
 #define IMAGE (4u << 20)
 #define LANES 16u
 #define AREA 131072u /* of a lane in the buffer */
-#define BOUNCE 4096u /* behind those */
+#define BOUNCE 4096u /* after those */
 #define EXTENTS 60u
 #define BLOCK 512u
 #define RUN 20u /* blocks of a place for an extent or a hole */
@@ -45,7 +45,7 @@ struct rig {
 	uint8_t *p;
 };
 
-/* Places one behind the other in the file, anywhere on the drive; every fifth is a hole, every third has one at its end. */
+/* Places one after the other in the file, anywhere on the drive; every fifth is a hole, every third has one at its end. */
 static void make_file(struct rig *r)
 {
 	uint32_t n = 0;
@@ -175,7 +175,7 @@ static GPUNVME_DEVICE void move(void *arg)
 {
 	struct job *j = (struct job *)arg;
 	uint32_t l = gpunvme_lane();
-	/* A wave's lanes have one bounce area each, or one behind the other from that of the first on. */
+	/* A wave's lanes have one bounce area each, or one after the other from that of the first on. */
 	uint32_t own = j->front == GROUP ? l - gnvd_block_lane() : l;
 	struct gpunvme_cursor cur = { &j->dq, &j->file, (uint64_t)LANES * AREA + own * BOUNCE, 99, 0, 0 };
 
@@ -376,7 +376,7 @@ static void refusals(void **state)
 		r.file.device = 0;
 		check_wrong_head(&r, (enum front)front, &r.file.head);
 		check_wrong_head(&r, (enum front)front, &r.dq.head);
-		r.dq.flags &= ~(uint32_t)GPUNVME_DQ_WRITE; /* is told at once, whatever the file has there */
+		r.dq.flags &= ~(uint32_t)GPUNVME_DQ_WRITE; /* gets the error at once, whatever the file has there */
 		check_wrong(&r, (enum front)front, &(struct wrong){ 0, hole, BLOCK, 1, -GPUNVME_EROFS, 0 });
 		r.dq.flags |= GPUNVME_DQ_WRITE;
 	}

@@ -29,7 +29,7 @@
 
 #define LANES 8u
 #define AREA 32768u  /* of a lane in the buffer: room for a read and bytes around it */
-#define BOUNCE 4096u /* behind that */
+#define BOUNCE 4096u /* after that */
 #define ODD "deep/deeper/deepest/\xc3\xbcml\xc3\xa4ut \xe2\x9c\x93"
 
 /* ---- A folder and its images ---- */
@@ -240,7 +240,7 @@ static void check_part(struct rig *r, struct gpunvme_file *file, uint64_t pos, u
 		assert_int_equal(p[i], i < len ? 0 : 0xa5);
 }
 
-/* What is behind 4 GiB is not what lies at the same place without the upper half of its position. */
+/* What is above 4 GiB is not what lies at the same place without the upper half of its position. */
 static void sparse_and_huge(void **state)
 {
 	struct gpunvme_file *file;
@@ -553,7 +553,7 @@ static void blocks_that_lead_to_themselves(void **state)
 
 /* ---- Maps ---- */
 
-/* The map that the kernel's answers would make: of the same superblock and extents, and where @bytes is not 0 of that size. */
+/* The map that the kernel's replies would make: of the same superblock and extents, and where @bytes is not 0 of that size. */
 static char *map_claiming(struct rig *r, const char *path, uint64_t bytes)
 {
 	struct gnv_map map = { .serial = "TEST", .bytes = 12u << 20 };
@@ -752,7 +752,7 @@ static void extents_in_parts(void **state)
 	rig_close(&r);
 }
 
-/* What lies behind the end of the partition is another's. */
+/* What lies after the end of the partition is another's. */
 static void nothing_behind_the_end(void **state)
 {
 	struct gnv_reader reader;
@@ -898,7 +898,7 @@ static int count(void *ctx, const struct gpunvme_dirent *entry)
 	return 0;
 }
 
-/* Bytes of the metadata are anything: each call ends, and answers. */
+/* Bytes of the metadata are anything: each call ends, and returns. */
 static void damaged_images(void **state)
 {
 	uint64_t random = 99, sum = 0, bytes;
@@ -947,12 +947,12 @@ static void ext4_of_every_kind(void **state)
 struct paged {
 	struct gpunvme_dq dq;
 	struct gpunvme_dpages pages;
-	const uint8_t *want; /* of the window, with zeroes behind the end of the file */
+	const uint8_t *want; /* of the window, with zeroes after the end of the file */
 	uint64_t bytes;      /* of it in the file */
 	uint32_t wrong, answered; /* atomic */
 };
 
-/* A page: all of its bytes, those behind the end of the file, too. */
+/* A page: all of its bytes, those after the end of the file, too. */
 static int ask_for_page(struct paged *p, uint64_t number)
 {
 	uint64_t size = 1ull << p->pages.page_shift, at = number * size, n = p->bytes - at < size ? p->bytes - at : size;

@@ -230,7 +230,7 @@ static void test_shared(void **state)
 	remove(image_path("other"));
 }
 
-/* Who asked for it by name, or does not let go of it, is not joined. */
+/* A device that requested it by name, or does not release it, is not joined. */
 static void test_not_joined(void **state)
 {
 	struct gpunvme_dev *a, *b;
@@ -256,7 +256,7 @@ static void test_not_joined(void **state)
 	remove(image_path("other"));
 }
 
-/* The played drive is no stand-in that would not notice. */
+/* The emulated drive notices it when its memory is touched. */
 static void test_touched(void **state)
 {
 	struct gpunvme_dev *dev;
@@ -344,7 +344,7 @@ static void test_wild(void **state)
 	gpunvme_gpu_close(gpu);
 }
 
-/* When it is told to leave the memory it writes to all of it, at both ends of each page: whoever freed it too early is found. */
+/* On the request to leave the memory it writes to all of it, at both ends of each page: freeing it too early is found. */
 static void test_wild_when_off(void **state)
 {
 	const uint64_t garbage = 0xbad0bad0bad0bad0ull;

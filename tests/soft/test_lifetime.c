@@ -109,7 +109,7 @@ static int burst(struct lane *l)
 	return ret;
 }
 
-/* Until it is told to leave, or its queue ends. It leaves commands in flight. */
+/* Until the test stops it, or its queue ends. It leaves commands in flight. */
 static void *work(void *arg)
 {
 	struct lane *l = arg;
@@ -119,7 +119,7 @@ static void *work(void *arg)
 	return NULL;
 }
 
-/* Who looks at everything all the while. */
+/* A thread that looks at everything all the while. */
 static void *look(void *arg)
 {
 	struct gpunvme_dev_status status = { .size = sizeof(status) };

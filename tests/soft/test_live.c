@@ -74,7 +74,7 @@ static void test_changes(void **state)
 	(void)state;
 	k.second = 3 << 20;
 	says(gpunvme_file_check(file), -ESTALE, "its blocks lie elsewhere (2 extents, before 2)");
-	k.second = (1 << 20) + 8192; /* beside the first */
+	k.second = (1 << 20) + 8192; /* next to the first */
 	says(gpunvme_file_check(file), -ESTALE, "(1 extents, before 2)");
 	k.second = 20 << 20;
 	says(gpunvme_file_check(file), -EUCLEAN, "outside its file system");
@@ -127,7 +127,7 @@ static void test_not_live(void **state)
 	not_live(-EOPNOTSUPP, "to its journal first");
 }
 
-/* Who opens a device, or a FIFO, may do something by it: so it is not opened. */
+/* Opening a device, or a FIFO, may have an effect, so it is not opened. */
 static void test_not_opened(void **state)
 {
 	struct inotify_event event;
@@ -234,7 +234,9 @@ static void test_caches(void **state)
 	untouched();
 }
 
-/* Who had the right to open it for writing before the flag was set, and does after that; and who clears the flag. */
+/*
+ * A process that had the right to open it for writing before the flag was set, and does after that; and one that clears the flag.
+ */
 static void test_broken(void **state)
 {
 	struct gpunvme_file *file = live();
@@ -302,7 +304,7 @@ static void test_failures(void **state)
 		k.error = failures[i].error;
 		k.touched = false;
 		says(gpunvme_file_lease(file), failures[i].ret, failures[i].words);
-		assert_true(!k.touched || k.step != SETLEASE || failures[i].after); /* who writes to it now must not fail */
+		assert_true(!k.touched || k.step != SETLEASE || failures[i].after); /* a writer must not fail now */
 		k.step = NONE;
 		untouched();
 	}

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Many files of a mounted file system as one table: which are in it, what lanes read, and that each change is told. */
+/* Many files of a mounted file system as one table: which are in it, what lanes read, and that each change is reported. */
 #include <dirent.h>
 #include <gpunvme/device.h>
 
@@ -30,7 +30,7 @@ struct dirent *__wrap_readdir(DIR *d)
 	return e;
 }
 
-/* A file below the directory, of as many bytes as the played kernel's extents serve. */
+/* A file below the directory, of as many bytes as the emulated kernel's extents serve. */
 static const char *below(const char *name)
 {
 	static char text[256];
@@ -160,7 +160,7 @@ static void test_lanes_read(void **state)
 	good(gpunvme_mem_free(mem));
 }
 
-/* Only the one that has changed is told. */
+/* Only the one that has changed is reported. */
 static void stale(const struct gpunvme_files *files, const char *name, const char *words)
 {
 	const uint32_t number = number_of(files, name);
@@ -177,7 +177,7 @@ static void test_blocks_moved(void **state)
 	(void)state;
 	k.second = 3 << 20;
 	stale(files, "a/c", "its blocks lie elsewhere (2 extents, before 2)");
-	k.second = (1 << 20) + 8192; /* beside the first */
+	k.second = (1 << 20) + 8192; /* next to the first */
 	stale(files, "a/c", "(1 extents, before 2)");
 	k.second = 2 << 20;
 	good(gpunvme_files_check(files, 0, 3));

@@ -206,7 +206,7 @@ static void all_files(const char *options, uint32_t lba)
 	assert_int_equal(gpunvme_files_get_info(files, &info), 0);
 	for (uint8_t i = 0; i < sizeof(info.uuid); i++)
 		assert_int_equal(info.uuid[i], i + 1);
-	assert_int_equal(info.files, SMALL / 2 + 8); /* two twins, again, umlaut, empty, fragmented, plain, sparse */
+	assert_int_equal(info.files, SMALL / 2 + 8); /* two of equal hash, again, umlaut, empty, fragmented, plain, sparse */
 	assert_int_equal(info.skipped, 0);
 	assert_true(info.lane_bytes <= 64ull * info.files + 24ull * info.extents);
 	assert_true(info.extents >= 3 && info.bytes > 900000 && info.lba_size == lba && !info.writable);
@@ -255,7 +255,7 @@ static int ask(struct rig *r, struct gpunvme_files *files, uint64_t hash)
 	return ret;
 }
 
-/* A list has the numbers that it has; names that are there twice are one for whoever asks by name. */
+/* A list has the numbers that it has; names that are there twice are one for a look-up by name. */
 static void lists(void **state)
 {
 	const char *const paths[] = { "plain", TWIN, "/way/../empty", OTHER_TWIN, "plain", "link", "nothing", "deep/" };
@@ -557,7 +557,7 @@ static char *map_of(struct rig *r, const char *path, const char *word)
 	return text;
 }
 
-/* What the progress function answers is told as that, and not by what was said before. */
+/* What the progress function returns is returned as such, without an older error message. */
 static void ended_maps(struct rig *r, const char *text)
 {
 	static const int answers[] = { 77, -EINTR };
@@ -697,7 +697,7 @@ static void views(void **state)
 	rig_close(&r);
 }
 
-/* Bytes of the metadata are anything: each call ends, and answers. */
+/* Bytes of the metadata are anything: each call ends, and returns. */
 static void damaged_images(void **state)
 {
 	uint64_t random = 77;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a namespace lies on, and who may overwrite it unasked (gpunvme_ns_info.medium, gpunvme_ns_may_overwrite()): however its URI
- * is spelled, the answer is about what was opened.
+ * What a namespace lies on, and which programs may overwrite it unasked (gpunvme_ns_info.medium, gpunvme_ns_may_overwrite()):
+ * however its URI is spelled, the result is about what was opened.
  */
 #include <errno.h>
 #include <fcntl.h>

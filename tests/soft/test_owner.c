@@ -28,7 +28,7 @@
 #define BYTES 8192u
 #define TIMEOUT_MS 60u
 #define ADMIN_MS 20000u
-#define DROP_MS 150u /* the same, where there is no answer */
+#define DROP_MS 150u /* the same, where there is no reply */
 #define STALL_US 900000u
 #define OWN 0xa5
 #define MEDIA 0x77
@@ -142,7 +142,7 @@ static void read_in_vain(void)
 	assert_int_equal(ret, -GPUNVME_ETIMEDOUT);
 }
 
-/* Answers come with a sentence that names a remedy. */
+/* Results come with an error message that names a remedy. */
 static bool gone(int ret)
 {
 	assert_true(ret == 0 || ret == -EBUSY);
@@ -294,7 +294,7 @@ void __wrap_gnv_mem_release(struct gpunvme_mem *mem)
 	__real_gnv_mem_release(mem);
 }
 
-/* The library's own buffer, by which files are looked for, of a drive that never answers: the device takes it along. */
+/* The library's own buffer, by which files are looked for, of a drive that never replies: the device takes it along. */
 static void reader_loses_nothing(void **state)
 {
 	static const struct gnv_soft_fault fault = { stall, NULL };

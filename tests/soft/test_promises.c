@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What each mishap of a controller means to a program: what the lane is told whose command it was, what happens to another queue, what
- * brings things back. docs/reliability.md has the tables, which scripts/reliability makes of the lines that this prints.
+ * What each injected fault of a controller means to a program: the result of the lane with the command, what happens to another
+ * queue, what brings things back. docs/reliability.md has the tables, which scripts/reliability makes of the lines that this
+ * prints.
  *
- * Promised are results, and times in the library's own deadlines: a lane is told within the time-out of its command, a recovery
- * ends within those of its admin commands. GPUNVME_PROMISES=N in the environment: so many of each mishap, not one.
- * GPUNVME_PROMISES_MS=M: the time-out of commands, where it is what ends one. GPUNVME_PROMISES_ON=vfio-user: the controller is served, and
- * reached by its socket, so that registers, resets and memory go by messages. GPUNVME_PROMISES_ON=hsa: the lanes are those of an AMD GPU,
- * here of one that is played.
+ * Guaranteed are results, and times in the library's own deadlines: a lane gets its result within the time-out of its command, a
+ * recovery ends within those of its admin commands. GPUNVME_PROMISES=N in the environment: so many of each injected fault, not one.
+ * GPUNVME_PROMISES_MS=M: the time-out of commands, where it is what ends one. GPUNVME_PROMISES_ON=vfio-user: the controller is
+ * served, and reached by its socket, so that registers, resets and memory go by messages. GPUNVME_PROMISES_ON=hsa: the lanes are
+ * those of an AMD GPU, here of one that is emulated.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -45,7 +46,7 @@ static const struct promise promises[] = {
 	{ "event:4", 0, ALONE, false, 0 },
 	{ "cfs", -GPUNVME_ETIMEDOUT, RESET, true, 0 },
 	{ "ones", -GPUNVME_ETIMEDOUT, NEVER, true, 0 },
-	{ "torn:2000", 0, RECOVERED, false, -GPUNVME_EPROTO }, /* who looks between the halves finds an entry of before */
+	{ "torn:2000", 0, RECOVERED, false, -GPUNVME_EPROTO }, /* a look between the halves finds an entry of before */
 };
 
 static enum { SOFT, SERVED, ON_GPU } on;

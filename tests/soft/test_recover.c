@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Recovering queues whose controller loses commands, answers late, refuses to delete queues or does not answer at all: by hand and
- * by the watchdog. What lanes are told, that nothing old reaches anything new, and that work goes on.
+ * Recovering queues whose controller loses commands, completes late, refuses to delete queues or does not reply at all: by hand and
+ * by the watchdog. The results of lanes, that nothing old reaches anything new, and that work goes on.
  */
 #include <gpunvme/device.h>
 #include <errno.h>
@@ -24,7 +24,7 @@
 #define LANES 8u
 #define BLOCK 512u
 #define TIMEOUT_MS 400u /* of what is lost or late */
-#define ADMIN_MS 1000u	/* where there is no answer */
+#define ADMIN_MS 1000u	/* where there is no reply */
 #define LONG_MS 60000u	/* of all else: a busy machine may hold up anything */
 #define TRIES 20u
 
@@ -317,7 +317,9 @@ static void old_handles_are_refused(void **state)
 	close_all();
 }
 
-/* The controller will not delete the queue, or does not even answer: it is reset, and all its queues are made anew. */
+/*
+ * The controller will not delete the queue, or does not even complete the command: it is reset, and all its queues are made anew.
+ */
 static void deletion_fails(enum gnv_soft_verdict verdict, uint32_t width)
 {
 	pthread_t lanes;

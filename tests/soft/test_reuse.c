@@ -139,7 +139,7 @@ static void test_left(void **state)
 	close_all();
 }
 
-/* Nobody pays for it who leaves nothing: the same lists over and over, although another queue has had many commands. */
+/* A program that leaves nothing does not pay for it: the same lists over and over, although another queue has had many commands. */
 static void test_none_left(void **state)
 {
 	struct gpunvme_mem *mem;

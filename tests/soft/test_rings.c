@@ -36,7 +36,7 @@ enum way { NOWHERE, SLOW, DIRECT, WAYS };
 /* The GPU. */
 static struct {
 	struct gnv_gpu_ops ops;
-	struct gnv_mem_ops bar0; /* the page of registers as if it were behind PCI */
+	struct gnv_mem_ops bar0; /* the page of registers as if it were on PCI */
 	bool distrusted[WAYS];
 	enum way last; /* how many ways there are */
 	char tries[16];
@@ -344,7 +344,7 @@ static void test_forwarder(void **state)
 	gpunvme_qp_destroy(qp);
 }
 
-/* The smallest queue, and one whose creation is told to test nothing. */
+/* The smallest queue, and one that is created without a test. */
 static void test_small(void **state)
 {
 	struct gpunvme_qp_opts opts = GPUNVME_QP_OPTS_INIT;
@@ -362,7 +362,7 @@ static void test_small(void **state)
 	gpunvme_qp_destroy(qp);
 }
 
-/* A GPU that does not let go of BAR0: the device must not be closed behind it. */
+/* A GPU that does not let go of BAR0: the device must not be closed after it. */
 static void test_kept(void **state)
 {
 	struct gpunvme_qp_opts opts = GPUNVME_QP_OPTS_INIT;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A process that may have little: descriptors, from three upward, and locked memory, from none, at opening and using each kind of
- * controller. Either it works, or it is told what it lacks, and nothing of it stays open.
+ * controller. Either it works, or the error names what it lacks, and nothing of it stays open.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -170,7 +170,7 @@ static void test_taken_image(void **state)
 	assert_int_equal(ret, -EBUSY);
 }
 
-/* Who could not be looked at for lack of a descriptor is told, and not taken for nobody. */
+/* A process that could not be checked for lack of a descriptor is reported, not ignored. */
 static void test_unseen_processes(void **state)
 {
 	const struct gnv_opened image = { .kind = GNV_OPENED_FILE, .dev = 1, .ino = 1 };
@@ -268,7 +268,7 @@ static void test_locked_memory(void **state)
 
 /* ---- Direct I/O ---- */
 
-static uint32_t sector; /* of the device that is played below the image; 0: it is what it is */
+static uint32_t sector; /* of the device that is emulated below the image; 0: it is what it is */
 
 int __real_gnv_os_file_open(const char *path, uint32_t block, bool read_only, struct gnv_os_file *file);
 int __wrap_gnv_os_file_open(const char *path, uint32_t block, bool read_only, struct gnv_os_file *file);

@@ -127,7 +127,7 @@ static void send_command(uint16_t command, const void *payload, uint32_t len, co
 	send_raw(message, size, fds, count);
 }
 
-/* One answer to reply[], with its descriptor. Return: the error it tells, or -1 when the server hung up. */
+/* One reply to reply[], with its descriptor. Return: the error it tells, or -1 when the server hung up. */
 static int receive(void)
 {
 	union {
@@ -479,7 +479,7 @@ static void unmapping_waits_for_io(void **state)
 	assert_int_equal(poll(&p, 1, 300), 0);
 	__atomic_store_n(&hold, 0, __ATOMIC_RELEASE);
 	assert_int_equal(receive(), 0);
-	assert_true(has_completion(1)); /* before the answer */
+	assert_true(has_completion(1)); /* before the reply */
 	assert_int_equal(next_status(), 0);
 	assert_int_equal(next_status(), 0);
 	submit(1, rw(GPUNVME_IO_READ, 0));
@@ -862,7 +862,7 @@ static void a_stream_that_is_lost_ends(void **state)
 		assert_int_equal(receive(), -1);
 		hang_up();
 	}
-	for (i = 1; i <= 16; i++) { /* cut in its header, and behind it */
+	for (i = 1; i <= 16; i++) { /* cut in its header, and after it */
 		connect_now();
 		send_raw(half, i, NULL, 0);
 		hang_up();

@@ -176,7 +176,7 @@ static void test_same_addresses(void **state)
 	close_side(&b);
 }
 
-/* Whoever opened the space may go first; whoever stays may be joined again. */
+/* The device that opened the space may go first; the one that stays may be joined again. */
 static void test_any_order(void **state)
 {
 	struct gpunvme_mem *out, *in;
@@ -255,7 +255,7 @@ static void *load_main(void *arg)
 	return NULL;
 }
 
-/* The kernel takes one away: its lanes are told, the other goes on in the same space with the same memory. */
+/* The kernel takes one away: its lanes get an error, the other goes on in the same space with the same memory. */
 static void test_one_is_taken_away(void **state)
 {
 	const char *unbind = getenv("GPUNVME_TEST_UNBIND");

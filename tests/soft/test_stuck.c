@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * I/O of the software controller that the kernel does not finish (here: its completions are not seen): closing answers that bytes are
- * not the caller's yet, a function reset says that it failed and does not come true later, and both work when the I/O has ended.
+ * I/O of the software controller that the kernel does not finish (here: its completions are not seen): closing reports that bytes
+ * are not the caller's yet, a function reset says that it failed and does not come true later, and both work when the I/O has
+ * ended.
  */
 #include <gpunvme/device.h>
 #include <errno.h>

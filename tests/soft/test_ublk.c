@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Block devices of the kernel, on the software controller and a stand-in for the kernel (ublk_driver.c): what is written is read, also
+ * Block devices of the kernel, on the software controller and a mock of the kernel (ublk_driver.c): what is written is read, also
  * when queues time out, the device is reset or loses commands; nothing is left when a start fails. The real one: tests/vm.
  */
 #include <errno.h>
@@ -228,7 +228,7 @@ static void test_lost_commands(void **state)
 	close_all();
 }
 
-/* Of a command that is lost whatever is done somebody is told. */
+/* A command that is lost whatever is done is reported. */
 static void test_hopeless_command(void **state)
 {
 	static char buf[STEP];
@@ -385,7 +385,10 @@ static void test_killed_in_flight(void **state)
 
 /* ---- Errors, resets, servers that end ---- */
 
-/* What the controller says may succeed another time is asked for again, but not for ever, nor for who wants to know soon. */
+/*
+ * What the controller says may succeed another time is asked for again, but not without limit, nor for users that want a fast
+ * failure.
+ */
 static void test_worth_more(void **state)
 {
 	static char buf[STEP];
@@ -514,7 +517,7 @@ static void set(int *what, int error)
 	__atomic_store_n(what, error, __ATOMIC_RELAXED);
 }
 
-/* io_uring fails for good: the program is told, and who serves next has all requests. */
+/* io_uring fails for good: the program gets an error, and the next server has all requests. */
 static void fail_for_good(int *what, int error)
 {
 	struct gpunvme_ublk_opts opts = GPUNVME_UBLK_OPTS_INIT;
@@ -558,7 +561,7 @@ static void test_full_ring(void **state)
 {
 	(void)state;
 	open_all("lba=512&queues=8", 0);
-	set(&driver.answer_error, -EBUSY); /* from the first answer on */
+	set(&driver.answer_error, -EBUSY); /* from the first reply on */
 	fail_for_good(&driver.answer_error, -EBUSY);
 }
 

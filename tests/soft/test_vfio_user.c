@@ -290,7 +290,7 @@ static void lose_under_load(int sig)
 	end_server(sig);
 	alarm(PATIENCE_S);
 	ret = end_load(&r);
-	assert_true(ret == -GPUNVME_ENODEV || ret == -GPUNVME_ESHUTDOWN); /* of who waited, and of who came later */
+	assert_true(ret == -GPUNVME_ENODEV || ret == -GPUNVME_ESHUTDOWN); /* of a lane that waited, and of one that came later */
 	while (!is_removed(&r))
 		usleep(1000);
 	assert_int_equal(gpunvme_dev_reset(r.pair.dev), -ENODEV);
@@ -315,7 +315,7 @@ static void test_killed_server(void **state)
 	lose_under_load(SIGKILL);
 }
 
-/* Nobody hangs up, and nobody answers: commands end in their time, and closing does. */
+/* Nobody hangs up, and nobody replies: commands end in their time, and closing does. */
 static void test_stopped_server(void **state)
 {
 	struct gpunvme_dev_opts dev_opts = GPUNVME_DEV_OPTS_INIT;

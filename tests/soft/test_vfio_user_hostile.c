@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Answers of a server of vfio-user that are not as they should be. Between the library and a server of its own stands somebody who
- * passes on what each says, but for one kind of answer.
+ * Wrong replies of a server of vfio-user. Between the library and a server of its own is a proxy that passes on all messages,
+ * except for one kind of reply.
  *
- * Two of his ways are those of a server that is right, libvfio-user with SPDK's target: doorbells are all that can be mapped
- * (dev_get_caps() in lib/libvfio-user.c; sparse_mmap in spdk/lib/nvmf/vfio_user.c), in a file that nobody sealed.
+ * Two of its ways are those of a server that is right, libvfio-user with SPDK's target: doorbells are all that can be mapped
+ * (dev_get_caps() in lib/libvfio-user.c; sparse_mmap in spdk/lib/nvmf/vfio_user.c), in a file that is not sealed.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -38,14 +38,14 @@
 
 #define PATIENCE_MS 60000
 #define BAR_BYTES 0x4000u
-#define INFO 16u /* where an answer begins behind its header */
+#define INFO 16u /* where a reply begins after its header */
 
 enum way {
 	AS_IT_IS,
 	WRONG_ID, /* to another question */
 	REFUSED,  /* with an error, the value */
-	CUT,	  /* half of the answer, and the end */
-	SILENT,	  /* no answer */
+	CUT,	  /* half of the reply, and the end */
+	SILENT,	  /* no reply */
 	NO_FD,	  /* without its descriptors */
 	MORE_FDS, /* with many more */
 	SPARSE,	  /* doorbells alone can be mapped */
@@ -54,9 +54,9 @@ enum way {
 	PRETENDED, /* the server is not asked */
 	TRAP,	   /* with a descriptor whose last close() waits for an hour */
 	TRAPS,	   /* with many of them */
-	TRAP_LEFT, /* with one behind the answer, and the end */
+	TRAP_LEFT, /* with one after the reply, and the end */
 	DRIBBLE,   /* byte by byte, each in time */
-	TWICE,	   /* the same answer again */
+	TWICE,	   /* the same reply again */
 	FOREIGN,   /* with a descriptor that is no memory, enum foreign in the value */
 	PUNCHED,   /* its memory is kept, and a hole punched into it later */
 };
@@ -66,13 +66,13 @@ enum foreign {
 	DIRECTORY, SELF_MEM, ZERO_DEVICE, PIPE, EVENT, TIMER, EPOLL, CONNECTION, READ_ONLY, NOT_TO_BE_WRITTEN, FOREIGN_KINDS, FUSE_FILE
 };
 
-/* What is wrong with the answers to a command: four bytes of them, or the way they come. */
+/* What is wrong with the replies to a command: four bytes of them, or the way they come. */
 struct lie {
 	uint16_t command; /* 0: nothing */
 	enum way way;
 	uint32_t at, value; /* from the beginning of the header; at 0: none */
-	uint32_t zeros;	    /* so many reads of CAP and VS get 0, as SPDK's target answers while it pauses */
-	uint32_t grow;	    /* bytes of a capability are put behind */
+	uint32_t zeros;	    /* so many reads of CAP and VS get 0, as SPDK's target returns while it pauses */
+	uint32_t grow;	    /* bytes of a capability are added at the end */
 	uint32_t cap[12];
 };
 
@@ -94,7 +94,7 @@ static void tell(const struct lie *l)
 
 static const struct lie truth;
 
-/* Who comes next is led to this server. */
+/* The next client gets this server. */
 static void lead_to(const char *at)
 {
 	pthread_mutex_lock(&lock);
@@ -102,7 +102,7 @@ static void lead_to(const char *at)
 	pthread_mutex_unlock(&lock);
 }
 
-/* ---- Who stands between ---- */
+/* ---- The proxy ---- */
 
 struct message {
 	uint8_t bytes[70000];
@@ -177,7 +177,7 @@ static void put32(struct message *m, uint32_t at, uint32_t value)
 	memcpy(m->bytes + at, &value, sizeof(value));
 }
 
-/* A list of parts that can be mapped, behind what there is. */
+/* A list of parts that can be mapped, after what there is. */
 static void add_cap(struct message *m, const uint32_t *cap, uint32_t bytes)
 {
 	put32(m, INFO + 4, 15);
@@ -313,7 +313,7 @@ static void lay_traps(int to, struct message *m, enum way way)
 	}
 }
 
-/* An answer has 24 bytes or more, which takes a second at least: a client that waits anew after each byte gets it all. */
+/* A reply has 24 bytes or more, which takes a second at least: a client that waits anew after each byte gets it all. */
 static void dribble(int to, struct message *m)
 {
 	size_t i;
@@ -599,7 +599,7 @@ static void test_a_fuse_file(void **state)
 	evil_fuse_end();
 }
 
-/* A time-out is that of the whole answer, however its bytes come. */
+/* A time-out is that of the whole reply, however its bytes come. */
 static void test_slow_answers(void **state)
 {
 	static const uint16_t commands[] = { VERSION, DEVICE, REGION, READ, WRITE };
@@ -629,7 +629,7 @@ static void test_registers_that_are_punched(void **state)
 	use_it();
 }
 
-/* Who never gives memory back keeps it as long as the connection lasts. */
+/* A client that never gives memory back keeps it as long as the connection lasts. */
 static void test_memory_that_is_kept(void **state)
 {
 	struct gpunvme_mem_opts opts = GPUNVME_MEM_OPTS_INIT;

@@ -152,7 +152,7 @@ static void block_kernel(void *arg)
 					     : gpunvme_block_read(&s->v, &s->buf, s->offset, s->lba * BLOCK, s->nblocks * BLOCK);
 }
 
-/* One workgroup moves the range; all its lanes get the same answer. */
+/* One workgroup moves the range; all its lanes get the same result. */
 static int run_block(struct stage *s, int write, uint64_t offset, uint64_t lba, uint64_t nblocks)
 {
 	uint32_t i;
@@ -273,7 +273,7 @@ static enum gnv_soft_verdict fail_from_40(void *ctx, uint16_t sqid, const struct
 
 /*
  * Stripes of 8 on two controllers, of which the second fails from its block 40 on: the first bad block of the volume is 88. The
- * answer is that of the piece with it, whichever lane was first, and what lies before it has arrived.
+ * result is that of the piece with it, whichever lane was first, and what lies before it has arrived.
  */
 static void first_failure_in_lba_order(void **state)
 {
@@ -795,7 +795,7 @@ static void forced_writes_reach_all_members(void **state)
 	close_stage(&s);
 }
 
-/* Is this range of the images zero, and nothing beside it? */
+/* Is this range of the images zero, and nothing next to it? */
 static void is_hole(struct stage *s, uint64_t lba, uint64_t nblocks, uint64_t all)
 {
 	memset(bytes_at(s, 0) + lba * BLOCK, 0, nblocks * BLOCK);
@@ -982,7 +982,7 @@ static void close_cache(struct paged *p)
 	free((void *)(uintptr_t)p->want);
 }
 
-/* What a lane asks for at random: an element, a page, a range. Answers what it was told, or -1 for what is not as it must be. */
+/* What a lane asks for at random: an element, a page, a range. Return its result, or -1 for what is not as it must be. */
 static int ask(struct paged *p, uint64_t random, uint64_t *index)
 {
 	uint64_t i = random % p->words, value[2], to[200], n = p->words - i < 200 ? p->words - i : random >> 40 & 127, k;
@@ -1096,7 +1096,7 @@ static void page_of_a_failing_member(void **state)
 	close_stage(&p.s);
 }
 
-/* One controller is dead: who needs it is told, the pages of the other are read. */
+/* One controller is dead: a lane that needs it gets an error, the pages of the other are read. */
 static void dying_kernel(void *arg)
 {
 	struct paged *p = arg;
@@ -1160,7 +1160,8 @@ static void page_of_a_dead_member(void **state)
 
 /*
  * A dead controller has the only frame. Pages are 8 blocks from block 4 on, stripes 16: page 0 lies on the first controller, 2 on
- * the second, 1 on both. Who needs the dead one is told so, the others may come again when the host has given the frame back.
+ * the second, 1 on both. A lane that needs the dead one gets an error, the others may try again when the host has given the frame
+ * back.
  */
 static void dead_member_has_all_frames(void **state)
 {
@@ -1225,7 +1226,7 @@ static void failed_caches_leave_nothing(void **state)
 	close_stage(&s);
 }
 
-/* Calls are told what does not belong together, and begin no read. */
+/* Calls report what does not belong together, and begin no read. */
 static void check_strangers(struct paged *p, const struct gpunvme_dvol *striped, const struct gpunvme_dvol *turned)
 {
 	const struct gpunvme_dq *dq = (const struct gpunvme_dq *)(uintptr_t)p->s.v.dq;

@@ -207,7 +207,7 @@ static void test_signals(void **state)
 static uint32_t calls, jumps; /* atomic: that were begun, and how many of them had their jump; OVER: no more will be */
 #define OVER (~0u)
 
-/* Once in each call, at some moment of its first milliseconds, or behind it. */
+/* Once in each call, at some moment of its first milliseconds, or after it. */
 static void *jump(void *arg)
 {
 	uint32_t last = 0, now, draw = 7;
@@ -244,7 +244,7 @@ static void test_wall_clock(void **state)
 
 /*
  * The process is stopped for an hour, in whatever it does. The host's waits look again. Lanes look once more; the controller in
- * software was stopped with them, so that its answer may not be there yet: such a queue has timed out, and comes back.
+ * software was stopped with them, so that its reply may not be there yet: such a queue has timed out, and comes back.
  */
 static void test_stopped_for_hours(void **state)
 {

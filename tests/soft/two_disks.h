@@ -11,7 +11,7 @@
 static char file_uri[160], user_uri[128], served_uri[160], sock[96];
 static pid_t server;
 
-/* Before this process has threads. keys: behind the URI of its own one. */
+/* Before this process has threads. keys: after the URI of its own one. */
 static inline int make_disks(void **state, const char *keys)
 {
 	if (image_make_dir(state))

@@ -3,8 +3,8 @@
  * The control word of device/gpunvme/device/queue.h, for a model checker: a word of the host's, its mirror in the state of the queue,
  * lanes of which one at a time asks the host. docs/verification.md says what is proved; tests/spin/check runs it.
  *
- * The host says stop, takes it back, waits until no answer from before is believed, and returns; what begins then must know nothing of
- * it. At last it says a cause. A lane looks until it knows the cause. It may be gone for ever after any step of asking, and
+ * The host says stop, takes it back, waits until no reply from before is believed, and returns; what begins then must know nothing
+ * of it. At last it says a cause. A lane looks until it knows the cause. It may be gone without limit after any step of asking, and
  * as long as it likes between any two. One shared access is one step.
  *
  * A lane that would look in vain sleeps until its look changes something, and when all sleep time passes, so that a lane that can
@@ -14,7 +14,7 @@
 #define PLANT 0
 #endif
 #define LANES 3
-#define SPAN(answer) ((answer) -> SAID : 1) /* ticks for which an answer is believed, and keeps others from asking */
+#define SPAN(answer) ((answer) -> SAID : 1) /* ticks for which a reply is believed, and keeps others from asking */
 #define SAID 2
 #define TICKS 3 /* that pass when they like */
 #define MORE (2 * LANES * (SAID + 1))

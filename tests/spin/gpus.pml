@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Two GPUs on one controller (gnv_qp_recover(), gnv_qp_renew(), gpunvme_qp_release_old() in lib/queue/qp_recover.c; find_qid() in qp.c;
- * gnv_dev_reset() in lib/dev/dev_reset.c),
- * for a model checker: a queue of each, recovered by a host thread of each; what is deleted is one GPU's, a reset ends the queues of
- * both; a controller that completes when it likes, that may keep commands for ever, and that may cease to answer. docs/verification.md
- * says what is proved; tests/spin/check runs it, also with each PLANT, which must be found.
+ * Two GPUs on one controller (gnv_qp_recover(), gnv_qp_renew(), gpunvme_qp_release_old() in lib/queue/qp_recover.c; find_qid() in
+ * qp.c; gnv_dev_reset() in lib/dev/dev_reset.c), for a model checker: a queue of each, recovered by a host thread of each; what is
+ * deleted is one GPU's, a reset ends the queues of both; a controller that completes when it likes, that may keep commands without
+ * limit, and that may cease to reply. docs/verification.md says what is proved; tests/spin/check runs it, also with each PLANT,
+ * which must be found.
  *
  * A lane of each GPU has ROUNDS commands, with views that are as old as they like by the time they are used: it may write to its ring
  * and ring its doorbell when both queues are made anew. Lanes of a GPU ring themselves and cannot be locked out, so a queue without

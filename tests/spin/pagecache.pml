@@ -4,12 +4,12 @@
  * them back, a device whose reads succeed, fail, or are given up and write later, and a host that gives lost frames back.
  * docs/verification.md says what is proved; tests/spin/check runs it, also with each PLANT, which must be found.
  *
- * PAGES pages, FRAMES frames, WAVES waves of LANES lanes, ROUNDS pages for each lane; with LOSES reads may be given up, with GLANCES
- * one more lane looks at that many elements without a reference; with AHEAD (device/coming.h) lanes may prefetch instead, for which
- * there may be no room in the queue, and end what is coming and nobody asked for. One shared access is one step; a word is one access,
- * whatever it says. The clock's hand points anywhere, and has one look. A lane that would look in vain sleeps until its look changes
- * something, so that a page for which somebody waits for ever is a deadlock the checker reports: the time-out of gnvd_page_late() is
- * never needed.
+ * PAGES pages, FRAMES frames, WAVES waves of LANES lanes, ROUNDS pages for each lane; with LOSES reads may be given up, with
+ * GLANCES one more lane looks at that many elements without a reference; with AHEAD (device/coming.h) lanes may prefetch instead,
+ * for which there may be no room in the queue, and end what is coming and nobody asked for. One shared access is one step; a word
+ * is one access, whatever it says. The clock's hand points anywhere, and has one look. A lane that would look in vain sleeps until
+ * its look changes something, so that a page for which somebody waits without limit is a deadlock the checker reports: the time-out
+ * of gnvd_page_late() is never needed.
  */
 #ifndef PLANT
 #define PLANT 0
@@ -145,7 +145,7 @@ inline look(l)
 			:: SAME(page[l]) ->
 #endif
 			   state[page[l]] = READING;
-			   assert(readers[page[l]] == 0); /* who reads a page reads it alone */
+			   assert(readers[page[l]] == 0); /* a reader reads a page alone */
 			   readers[page[l]]++;
 			   doing[l] = READS
 			:: else
@@ -288,7 +288,7 @@ inline begin_end(l)
 	fi
 }
 
-/* gnvd_end_reading(), behind the device's answer */
+/* gnvd_end_reading(), after the device's reply */
 inline end_reading(l)
 {
 	if

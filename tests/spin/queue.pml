@@ -9,10 +9,10 @@
  *
  * Blocking stands for polling: a lane that would look in vain sleeps until its look changes something, so that a queue in which
  * nobody can go on is a deadlock the checker reports. Memory keeps order, but for the two words whose order nothing else provides: a
- * READY word lies in a store buffer until that drains by itself or its lane orders, and pub comes as late as it may, behind the
+ * READY word lies in a store buffer until that drains by itself or its lane orders, and pub comes as late as it may, after the
  * doorbell.
  *
- * A lane on its own asks for an identifier before it knows of room. Who drains takes completions of its own wave where it finds
+ * A lane on its own asks for an identifier before it knows of room. A drainer takes completions of its own wave where it finds
  * them, or not: they may be in no order, and lone lanes of CUDA never do. With LOOKS neither is done, as on AMD GPUs.
  */
 #ifndef PLANT
@@ -117,7 +117,7 @@ inline flush(w)
 #define MAY_DELIVER(at) (DELTA(at) <= pub - f) /* gnvd_wait_pub(); pub only grows, so it is the same when it was read long before */
 #endif
 
-/* gnvd_check_cqes() and gnvd_deliver() of one entry; own: identifiers that were taken, and are free behind the lock. */
+/* gnvd_check_cqes() and gnvd_deliver() of one entry; own: identifiers that were taken, and are free with the lock held. */
 inline deliver(at)
 {
 	atomic {

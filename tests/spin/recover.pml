@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Recovery of a queue (lib/queue/qp_recover.c, gnv_qp_hush(), find_qid()), for a model checker: lanes with views of the old queue and of
- * the new one; a host that has the controller let go of the old one, by its deletion or, where that is not answered, by a reset, tells
- * its lanes, and goes on with a new one under another identifier, or under the same; a controller that completes when it likes, also
- * while it is asked to delete, and that may keep commands of a queue that is recovered for ever. docs/verification.md says what is
- * proved; tests/spin/check runs it, also with each PLANT, which must be found.
+ * Recovery of a queue (lib/queue/qp_recover.c, gnv_qp_hush(), find_qid()), for a model checker: lanes with views of the old queue
+ * and of the new one; a host that has the controller let go of the old one, by its deletion or, where that is not answered, by a
+ * reset, tells its lanes, and goes on with a new one under another identifier, or under the same; a controller that completes when
+ * it likes, also while it is asked to delete, and that may keep commands of a queue that is recovered without limit.
+ * docs/verification.md says what is proved; tests/spin/check runs it, also with each PLANT, which must be found.
  *
  * Two lanes have ROUNDS commands each, with views that are as old as they like by the time they are used. QIDS identifiers, RECOVERIES at
  * any moment, at the latest when nothing else goes on, as by the watchdog. Each queue has memory and words of its own; the doorbells
@@ -31,7 +31,7 @@ byte current;
 byte qid_of[QUEUES];
 byte sq[QUEUES * SLOTS]; /* lane + 1; 0: nothing that the controller may fetch */
 byte tail[QUEUES];
-bit gate[QUEUES]; /* who has it writes and rings */
+bit gate[QUEUES]; /* its holder writes and rings */
 bit told[QUEUES]; /* the control word says that the queue is over */
 byte results[QUEUES * LANES]; /* commands of the lane that are over */
 byte users[QUEUES]; /* lanes that have a view */
@@ -107,7 +107,7 @@ proctype lane(byte me)
 	do
 	:: round < ROUNDS ->
 		atomic { view = current; users[view]++ }
-		/* Write and ring. The queue may be over by now, and its gate taken for ever. */
+		/* Write and ring. The queue may be over by now, and its gate taken without limit. */
 		if
 		:: atomic { gate[view] == 0 -> gate[view] = 1 };
 			assert(!works[me]);

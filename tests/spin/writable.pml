@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Pages that lanes change, for a model checker: device/gpunvme/device/changes.h. Lanes get a page, change it, or only read it, and
- * give it back; who finds no frame writes what was changed; a lane flushes; writes succeed, fail, or are given up and come to the
- * drive later, or never; a host ends what was kept for those. How a page is read, waited for and referred to is pagecache.pml's.
- * docs/verification.md says what is proved; tests/spin/check runs it, also with each PLANT, which must be found.
+ * give it back; a lane that finds no frame writes what was changed; a lane flushes; writes succeed, fail, or are given up and come
+ * to the drive later, or never; a host ends what was kept for those. How a page is read, waited for and referred to is
+ * pagecache.pml's. docs/verification.md says what is proved; tests/spin/check runs it, also with each PLANT, which must be found.
  *
- * PAGES pages, FRAMES frames, LANES lanes, ROUNDS pages for each; with MANY who changes a clean page may write
- * one; with FLUSHES one more lane flushes so often; with FAILS writes may fail, with LOSES be given up. What a page has is a number that each change makes one more. One shared access is
- * one step, but for those that only one lane can make. A lane that would look in vain sleeps, so that who waits for ever is a deadlock
- * that the checker reports.
+ * PAGES pages, FRAMES frames, LANES lanes, ROUNDS pages for each; with MANY a lane that changes a clean page may write one; with
+ * FLUSHES one more lane flushes so often; with FAILS writes may fail, with LOSES be given up. What a page has is a number that each
+ * change makes one more. One shared access is one step, but for those that only one lane can make. A lane that would look in vain
+ * sleeps, so that a wait without limit is a deadlock that the checker reports.
  */
 #ifndef PLANT
 #define PLANT 0
@@ -35,7 +35,7 @@ bit dirty[FRAMES], kept[FRAMES];
 byte bytes[FRAMES], drive[PAGES];
 byte late[FRAMES], fetched[FRAMES];
 
-/* For the checks only: what a page has, the last change that was given back, who has it, whose bytes a frame has. */
+/* For the checks only: what a page has, the last change that was given back, which lane has it, whose bytes a frame has. */
 byte newest[PAGES], back[PAGES], users[PAGES], holds[FRAMES];
 byte running = LANES;
 
@@ -101,7 +101,7 @@ inline claim(f)
 	fi
 }
 
-/* gnvd_write_back() and gnvd_end_writing(): the page p in frame f, which is VALID behind it; what came of it in how */
+/* gnvd_write_back() and gnvd_end_writing(): the page p in frame f, which is VALID after it; what came of it in how */
 inline write_back(f)
 {
 #if PLANT == 3
@@ -199,7 +199,7 @@ inline get()
 			find_frame();
 			if
 			:: g != NONE ->
-				/* who reads a page finds on the drive what it was last */
+				/* a reader of a page finds on the drive what it was last */
 				atomic {
 					assert(drive[m] == newest[m] && !dirty[g] && !kept[g] && !late[g]);
 					bytes[g] = drive[m]; holds[g] = m + 1
@@ -236,7 +236,10 @@ inline write_one()
 	atomic { i = 0; f = 0 }
 }
 
-/* gnvd_put_changed(): said to be changed before it is given back; who says so first leaves the reference, and may write a page */
+/*
+ * gnvd_put_changed(): said to be changed before it is given back; the first lane that says so leaves the reference, and may write a
+ * page
+ */
 inline put_changed()
 {
 #if PLANT == 2

@@ -124,7 +124,7 @@ void fake_set_cap(struct fake *fake, uint64_t cap);
 /* Create a device on it, with an admin time-out of as much. */
 int fake_open(struct fake *fake, struct gpunvme_dev **dev);
 
-/* For a test in which it does not answer: a command may take 300 ms, CC.EN 500. @dev: NULL before it is opened. */
+/* For a test in which it does not reply: a command may take 300 ms, CC.EN 500. @dev: NULL before it is opened. */
 void fake_hurry(struct fake *fake, struct gpunvme_dev *dev);
 
 /* Stop the thread, check that nothing is left mapped and the port was closed once (unless told that a leak is expected), free it. */

@@ -176,7 +176,7 @@ static void test_namespace_features(void **state)
 	fake_delete(fake, false);
 }
 
-/* Some have a structure beside the value: the drive finds a place for it that is not address 0, and zeroes are set nowhere. */
+/* Some have a structure next to the value: the drive finds a place for it that is not address 0, and zeroes are set nowhere. */
 static void test_features_with_data(void **state)
 {
 	static const uint8_t with[] = { 0x03, GPUNVME_FID_APST, 0x0e, 0x13, 0x16, 0x7d, 0x7f, 0x81 };
@@ -250,7 +250,7 @@ static void test_dead_after_timeout(void **state)
 	fake_delete(fake, false);
 }
 
-/* What a command that got no answer would still be written to is nobody's, until the controller was disabled: not for ever. */
+/* What a command that got no reply would still be written to is nobody's, until the controller was disabled: not without limit. */
 static void test_data_after_reset(void **state)
 {
 	const struct gpunvme_sqe cmd = { .opc = 0xc2, .cdw10 = 40000 };
@@ -323,7 +323,7 @@ static void test_threads(void **state)
 	fake_delete(fake, false);
 }
 
-/* Nobody waits for the answer to a request for an event; a wrong one ends the controller all the same. */
+/* Nobody waits for the reply to a request for an event; a wrong one ends the controller all the same. */
 static void answers_request_with(enum fake_fault fault)
 {
 	struct gpunvme_event event = { .size = sizeof(event) };

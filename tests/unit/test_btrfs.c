@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Where a file on btrfs lies on its device: its chunks are played, as fs/btrfs/ioctl.c gives them (btrfs_ioctl_tree_search():
- * items by their key, so many as the answer holds; copy_to_sk(): one with more stripes than that comes with no bytes; -EPERM
+ * Where a file on btrfs lies on its device: its chunks are emulated, as fs/btrfs/ioctl.c gives them (btrfs_ioctl_tree_search():
+ * items by their key, so many as the reply holds; copy_to_sk(): one with more stripes than that comes with no bytes; -EPERM
  * without CAP_SYS_ADMIN) and linux/btrfs_tree.h has them. With the driver itself: tests/vm/guest/filesystems.
  */
 #include <endian.h>
@@ -170,7 +170,7 @@ static void told(uint32_t i, uint64_t pos, uint64_t at, uint64_t len)
 			 (unsigned long long)seen[i].len);
 }
 
-/* Also where each answer has one, and the last address of a chunk. */
+/* Also where each reply has one, and the last address of a chunk. */
 static void addresses(void **state)
 {
 	(void)state;
@@ -202,7 +202,7 @@ static void extents_of_several_chunks(void **state)
 	plain();
 	fs.chunk[2].bytes = 4242;
 	fs.chunk[3].first = 64 * MIB + 4242;
-	assert_int_equal(translate(0, 64 * MIB, 8192), -EFBIG); /* and ends when it is told to */
+	assert_int_equal(translate(0, 64 * MIB, 8192), -EFBIG); /* and ends on request */
 	assert_int_equal(count, 1);
 }
 
@@ -283,7 +283,7 @@ static void nonsense(void **state)
 	refused(-EUCLEAN, "make no sense");
 }
 
-/* More than one answer holds. */
+/* More than one reply holds. */
 static void many_chunks(void **state)
 {
 	(void)state;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Opening, identifying and administering controllers that misbehave: each fault has its error, and leaves nothing behind. */
+/* Opening, identifying and administering controllers that misbehave: each fault has its error, and leaves nothing. */
 #include <errno.h>
 #include <sched.h>
 #include <setjmp.h>
@@ -219,7 +219,7 @@ static struct {
 	bool inside;	/* atomic: one has begun */
 } heard;
 
-/* A drive is told that it ends, once, before it is disabled: so it counts no unsafe shutdown. */
+/* A drive gets a shutdown, once, before it is disabled: so it counts no unsafe shutdown. */
 static void test_goodbye(void **state)
 {
 	struct gpunvme_dev *dev;
@@ -630,7 +630,7 @@ static void describe(struct fake *fake, uint8_t csi)
 	fake->desc[24] = csi;
 }
 
-/* A zoned namespace beside a plain one: the plain one is meant where none is named. */
+/* A zoned namespace next to a plain one: the plain one is meant where none is named. */
 static void test_plain_namespace_is_default(void **state)
 {
 	static const uint8_t plain[4096] = { GPUNVME_NIDT_CSI, 1, 0, 0, GPUNVME_CSI_NVM };

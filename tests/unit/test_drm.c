@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* libdrm_amdgpu: what is asked of it, what its refusals say, and that nothing is left behind whichever call fails. */
+/* libdrm_amdgpu: what is asked of it, what its refusals say, and that nothing is left whichever call fails. */
 #include <errno.h>
 #include <fcntl.h>
 #include <gpunvme/gpunvme.h>
@@ -210,7 +210,7 @@ static void test_no_rings(void **state)
 	nothing_left();
 }
 
-/* What the kernel keeps stays: a device behind it must not be closed. */
+/* What the kernel keeps stays: a device that it belongs to must not be closed. */
 static void test_kept(void **state)
 {
 	struct gnv_drm_bo bo;
@@ -291,7 +291,7 @@ static void test_partition(void **state)
 }
 
 /*
- * The device behind an import is going: its address leads to memory of the host, since the kernel drops the entries of an import whose
+ * The device of an import is going: its address leads to memory of the host, since the kernel drops the entries of an import whose
  * exporter moves it (Linux amdgpu_dma_buf.c, amdgpu_dma_buf_move_notify).
  */
 static void test_blind(void **state)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the kernel says of a file of a mounted file system, and what is made of it. Its answers are played, flag by flag as
+ * What the kernel says of a file of a mounted file system, and what is made of it. Its replies are emulated, flag by flag as
  * Documentation/filesystems/fiemap.rst and include/uapi/linux/fs.h of Linux have them: what could not be read or written in place is
  * refused with its reason, or noted.
  */
@@ -174,7 +174,7 @@ static void extents_are_told(void **state)
 	assert_int_equal(count, 2);
 }
 
-/* More than one answer holds, and each has some. */
+/* More than one reply holds, and each has some. */
 static void many_answers(void **state)
 {
 	struct gnv_os_mapped m;
@@ -191,7 +191,7 @@ static void many_answers(void **state)
 	}
 }
 
-/* Allocated and never written: as a hole. Behind it the file goes on. */
+/* Allocated and never written: as a hole. After it the file goes on. */
 static void unwritten_extents(void **state)
 {
 	struct gnv_os_mapped m;
@@ -277,7 +277,7 @@ static void what_forbids_writing(void **state)
 	assert_true(m.journaled && !m.append);
 }
 
-/* XFS reserves behind the end of a file that grows (xfs_iomap_prealloc_size()): that is no data. */
+/* XFS reserves after the end of a file that grows (xfs_iomap_prealloc_size()): that is no data. */
 static void behind_the_end(void **state)
 {
 	struct gnv_os_mapped m;
@@ -292,8 +292,8 @@ static void behind_the_end(void **state)
 }
 
 /*
- * f2fs and overlayfs answer FIEMAP as ext4 does (f2fs_fiemap(); ovl_fiemap(), which asks the layer below), and tmpfs has none: maps of
- * them would say what does not stay so. btrfs is asked for its chunks first (test_btrfs), and here has none.
+ * f2fs and overlayfs have FIEMAP as ext4 does (f2fs_fiemap(); ovl_fiemap(), which asks the layer below), and tmpfs has none: maps
+ * of them would say what does not stay so. btrfs is asked for its chunks first (test_btrfs), and here has none.
  */
 static void other_file_systems(void **state)
 {
@@ -330,7 +330,7 @@ static void clock_set_back(void **state)
 	set_back = false;
 }
 
-/* An answer that leads nowhere ends the questions. */
+/* A reply that leads nowhere ends the questions. */
 static void answers_without_end(void **state)
 {
 	struct gnv_os_mapped m;

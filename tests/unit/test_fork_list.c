@@ -83,7 +83,7 @@ int __wrap___open_2(const char *path, int flags)
 	return __wrap_open(path, flags);
 }
 
-/* Who calls fork() does not wait for an NFS server that does not answer. */
+/* A thread that calls fork() does not wait for an NFS server that does not reply. */
 static void test_late(void **state)
 {
 	struct gnv_deadline deadline = gnv_deadline_in(GNV_DYING_MS);

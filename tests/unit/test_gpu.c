@@ -265,7 +265,7 @@ static void test_doorbells(void **state)
 	fake_delete(fake, false);
 }
 
-/* A GPU that does not let go of BAR0: its port is told to stay open. */
+/* A GPU that does not let go of BAR0: its port stays open. */
 static void test_kept(void **state)
 {
 	static const struct gnv_mem_ops foreign = { "bar", NULL, gnv_mem_attach_foreign, gnv_mem_detach_foreign };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The ways for a GPU to the doorbells: their order, how one gives way to the next, and that nothing is left behind. */
+/* The ways for a GPU to the doorbells: their order, how one gives way to the next, and that nothing is left. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -169,7 +169,7 @@ static void test_ladder(void **state)
 	world.owner = EBUSY;
 	world.exports = 3;
 	world.import = EOPNOTSUPP;
-	expect(GNV_BAR_INTEROP); /* last: where it goes wrong nothing comes behind it */
+	expect(GNV_BAR_INTEROP); /* last: where it goes wrong nothing comes after it */
 	world.interop = -EINVAL;
 	world.log[0] = 0;
 	assert_int_equal(gnv_bar_map(&gpu, &foreign, &bar), -EOPNOTSUPP);
@@ -268,9 +268,9 @@ static void test_kept(void **state)
 }
 
 /*
- * The controller is given back while lanes may ring. libdrm's mapping is replaced before the reset, at which the kernel would drop its
- * entries (Linux amdgpu_dma_buf.c, amdgpu_dma_buf_move_notify); KFD's behind it, while the queues of the process stand still, as they
- * would for ever (amdgpu_amdkfd_gpuvm.c, amdgpu_amdkfd_gpuvm_restore_process_bos).
+ * The controller is given back while lanes may ring. libdrm's mapping is replaced before the reset, at which the kernel would drop
+ * its entries (Linux amdgpu_dma_buf.c, amdgpu_dma_buf_move_notify); KFD's after it, while the queues of the process stand still, as
+ * they would without limit (amdgpu_amdkfd_gpuvm.c, amdgpu_amdkfd_gpuvm_restore_process_bos).
  */
 static void test_blind(void **state)
 {

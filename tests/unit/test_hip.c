@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* HIP: what is asked of it, what its refusals say, and that nothing is left behind whichever call fails. */
+/* HIP: what is asked of it, what its refusals say, and that nothing is left whichever call fails. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>

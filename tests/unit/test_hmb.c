@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Host Memory Buffer: whose it is when the drive, its way or its address space does not do as it is told. */
+/* Host Memory Buffer: whose it is when the drive, its way or its address space does not do what is requested. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -65,7 +65,7 @@ static void test_command(void **state)
 	assert_int_equal(fake->last.cdw10, GPUNVME_FID_HMB);
 	assert_int_equal(fake->last.cdw11, 0);
 	assert_int_equal(gnv_hmb_used(&dev->nvme), 0);
-	assert_int_equal(fake->maps, before + 1); /* it is told, not believed */
+	assert_int_equal(fake->maps, before + 1); /* it is not believed */
 	close_all(fake, dev);
 }
 

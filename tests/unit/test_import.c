@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Memory that comes in by a DMA-BUF, by who exported it: what the kernel says of that, and of type 1 mappings, is played. */
+/* Memory that comes in by a DMA-BUF, by its exporter: what the kernel says of that, and of type 1 mappings, is emulated. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/vfio.h>

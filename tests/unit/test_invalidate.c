@@ -158,7 +158,7 @@ static void test_silent(void **state)
 	set_reg(BASE + 0x16ce, 0x7f00); /* one address space is missing */
 	assert_int_equal(run(BDF), -ETIMEDOUT);
 	assert_non_null(strstr(gpunvme_errmsg(), "0x7f00"));
-	set_reg(BASE + 0x16ce, ~0u); /* no GPU answers so */
+	set_reg(BASE + 0x16ce, ~0u); /* no GPU returns this */
 	assert_int_equal(run(BDF), -ETIMEDOUT);
 }
 

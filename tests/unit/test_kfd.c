@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* /dev/kfd: what is asked of it, what its refusals say, and that nothing is left behind whichever call fails. */
+/* /dev/kfd: what is asked of it, what its refusals say, and that nothing is left whichever call fails. */
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>

@@ -30,8 +30,8 @@ struct err {
 	const char *name;
 	uint32_t round;	    /* looks for a list at the multiple of that below its address */
 	uint32_t fail;	    /* refuses a list that begins at no multiple of that */
-	uint32_t hang;	    /* never answers about such a list */
-	unsigned late;	    /* milliseconds that it takes for the first list that it answers about after it was silent */
+	uint32_t hang;	    /* never completes such a list */
+	unsigned late;	    /* milliseconds that it takes for the first list that it completes after it was silent */
 	int at;		    /* looks at the start of the page for a list that begins there; 0: no */
 	unsigned of_pages;  /* that only of transfers of so many pages; without a place: those are errors; 0: of all */
 	bool null;	    /* reads succeed and move nothing, as of SPDK's null device */

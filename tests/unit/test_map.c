@@ -134,7 +134,7 @@ static void test_busy(void **state)
 	assert_int_equal(gpunvme_mem_unmap(kept, dev), -EBUSY);
 	assert_int_equal(gpunvme_mem_free(freed), -EBUSY);
 	assert_int_equal(fake->maps, 4);
-	gnv_map_free(ours); /* kept behind the scenes, released with the device */
+	gnv_map_free(ours); /* kept internally, released with the device */
 	assert_int_equal(gpunvme_qp_destroy(qp), 0);
 	assert_int_equal(gpunvme_mem_free(freed), 0);
 	assert_int_equal(gpunvme_mem_unmap(kept, dev), 0);
@@ -216,7 +216,7 @@ static void test_bare(void **state)
 	fake_delete(fake, false);
 }
 
-/* The device in whose BAR memory lies takes it away: its user is told which, and may map it again. */
+/* The device in whose BAR memory lies takes it away: the error names the buffer to its user, which may map it again. */
 static void test_taken_away(void **state)
 {
 	struct gpunvme_event event = { .size = sizeof(event) };

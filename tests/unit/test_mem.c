@@ -334,7 +334,7 @@ static int play_blind(struct gpunvme_gpu *gpu, struct gnv_gpu_range *range, bool
 	return 0;
 }
 
-/* Who has it keeps what leads nowhere; who asks for it after the reset is shown it anew; each hides their own. */
+/* A holder keeps memory without effect; a request after the reset gets the new mapping; each hides its own. */
 static void test_blind(void **state)
 {
 	static const struct gnv_gpu_ops gpu_ops = {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A device without IOMMU over a kernel that is played (fake_kernel.h), as no kernel that has this was at hand: layout and order of the
- * calls, physical addresses piece by piece, what is refused, and that every failure leaves nothing behind.
+ * A device without IOMMU over a kernel that is emulated (fake_kernel.h), as no kernel that has this was at hand: layout and order
+ * of the calls, physical addresses piece by piece, what is refused, and that every failure leaves nothing.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Every allocation and every mapping fails once: the call says so, and nothing is left behind. */
+/* Every allocation and every mapping fails once: the call says so, and nothing is left. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>

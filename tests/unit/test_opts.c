@@ -19,7 +19,7 @@ struct known {
 };
 #define OLD offsetof(struct known, added)
 
-/* A caller's bytes, and what lies behind them. */
+/* A caller's bytes, and what lies after them. */
 union caller {
 	struct known s;
 	unsigned char bytes[128];

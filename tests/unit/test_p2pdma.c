@@ -122,7 +122,7 @@ static void test_list(void **state)
 	assert_non_null(strstr(fine, "10de:2f95"));
 }
 
-/* The host bridge of a drive behind VMD is VMD's; and where nothing is shown nothing is said. */
+/* The host bridge of a drive below VMD is VMD's; and where nothing is shown nothing is said. */
 static void test_unknown(void **state)
 {
 	(void)state;

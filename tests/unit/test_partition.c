@@ -212,7 +212,7 @@ static void senseless_gpts(void **state)
 	found(3, 500, 100);
 	header_says(72, BLOCKS, 8);
 	found(3, 500, 100);
-	header_says(72, BLOCKS - 1, 8); /* they would go on behind the end */
+	header_says(72, BLOCKS - 1, 8); /* they would go on after the end */
 	found(3, 500, 100);
 	header_says(72, UINT64_MAX, 8);
 	found(3, 500, 100);

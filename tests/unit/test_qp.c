@@ -49,8 +49,8 @@ static void *wait_for_answer(void *arg)
 }
 
 /*
- * A lane that waits for a controller that will never answer again is told so long before its time-out, and no recovery brings back
- * what is being taken away, though it still answers.
+ * A lane that waits for a controller that will never reply again gets an error long before its time-out, and no recovery brings
+ * back what is being taken away, though it still replies.
  */
 static void lose(uint32_t flags)
 {
@@ -422,7 +422,7 @@ static void is_cut_at(struct gpunvme_qp *qp, uint32_t lower, uint32_t upper)
 	assert_int_equal(gnvd_blocks_per_command(&dq, 0, 1000000), upper);
 }
 
-/* A long write that begins where the drive likes it goes on there behind each cut. */
+/* A long write that begins where the drive likes it goes on there after each cut. */
 static void test_view_steps(void **state)
 {
 	const struct gpunvme_qp_opts sgl = { sizeof(sgl), GPUNVME_QP_NO_SELFTEST | GPUNVME_QP_SGL, 16, 0, 0 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* How often a thread of the software controller looks at the clock, which on some machines is a device: a played one counts. */
+/* How often a thread of the software controller looks at the clock, which on some machines is a device: a mock one counts. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -62,7 +62,7 @@ static void test_sleep(void **state)
 
 	(void)state;
 	now = 2000000;
-	assert_int_equal(looks_of(&pace, 10), 20); /* before each sleep, and behind it */
+	assert_int_equal(looks_of(&pace, 10), 20); /* before each sleep, and after it */
 	assert_int_equal(pace.sleeps, 10);
 }
 

@@ -191,7 +191,7 @@ static enum gnv_soft_verdict drop_reads(void *ctx, uint16_t sqid, const struct g
 	return cmd->opc == GPUNVME_IO_READ ? GNV_SOFT_DROP : GNV_SOFT_GO;
 }
 
-/* A command without an answer poisons the queue; its buffer is the device's until the queue is destroyed. */
+/* A command without a reply poisons the queue; its buffer is the device's until the queue is destroyed. */
 static void test_dropped_command(void **state)
 {
 	static const struct gnv_soft_fault fault = { drop_reads, NULL };

@@ -31,7 +31,7 @@ static void is_refused(const struct gpunvme_mem *mem, const char *words)
 	space->ops->close(space);
 }
 
-/* Whose memory it is decides what its user is told to do. */
+/* Whose memory it is decides the remedy for its user. */
 static void test_no_descriptor(void **state)
 {
 	static const struct gnv_mem_ops ops = { .kind = "some" };

@@ -109,7 +109,7 @@ static void test_partitions(void **state)
 	assert_int_equal(gnv_kfd_render(root, "0000:07:00.0"), 0);
 }
 
-/* Whatever the files hold: an answer, and it ends. */
+/* Whatever the files hold: a result, and it ends. */
 static void test_garbage(void **state)
 {
 	static const char *const junk[] = { "",
@@ -157,7 +157,7 @@ static void path_is(const char *a, const char *b, enum gpunvme_distance distance
 	assert_int_equal(path.redirect, redirect);
 }
 
-/* The configuration of a bridge: capabilities at 256 (AER) and behind it, where ACS may be. @next: of the second. */
+/* The configuration of a bridge: capabilities at 256 (AER) and after it, where ACS may be. @next: of the second. */
 static void put_config(const char *bdf, int control, unsigned next)
 {
 	unsigned char config[4096] = { 0 };

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* What a drive says of its namespaces while another controller of its subsystem is the kernel's (played): slowly, or not at all. */
+/*
+ * What a drive says of its namespaces while another controller of its subsystem is the kernel's (emulated): slowly, or not at all.
+ */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -108,7 +110,7 @@ static void test_quirks(void **state)
 	}
 }
 
-/* Each is told in time, all of them together are not. */
+/* Each reply comes in time, all of them together do not. */
 static void test_slow(void **state)
 {
 	struct fake *fake = shared();

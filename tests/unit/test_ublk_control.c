@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Commands to ublk's control node are answered, also when the kernel's worker threads have left one lying. The ring is played, from
- * io_uring/io-wq.c of Linux 7.2: a worker that is ending is taken for one that will carry the command out
- * (io_acct_activate_free_worker()), it ends without a look (io_wq_worker(), io_worker_exit()), and the next work starts another one,
- * which carries out all that lies there.
+ * Commands to ublk's control node are answered, also when the kernel's worker threads have left one lying. The ring is emulated,
+ * from io_uring/io-wq.c of Linux 7.2: a worker that is ending is taken for one that will carry the command out
+ * (io_acct_activate_free_worker()), it ends without a look (io_wq_worker(), io_worker_exit()), and the next work starts another
+ * one, which carries out all that lies there.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -36,7 +36,7 @@ struct gnv_uring {
 static struct gnv_uring ring;
 static unsigned lose;	/* nudges, before which it is not carried out */
 static unsigned nudges; /* that came */
-static unsigned busy;	/* times that the driver answers so, before */
+static unsigned busy;	/* times that the driver returns so, before */
 static unsigned open_rings, opened;
 
 int __real_open(const char *path, int flags, ...);
@@ -154,7 +154,7 @@ static void test_left_lying(void **state)
 	check(2);
 }
 
-/* Who asks until nobody has the disk any more opens no ring for each look: the kernel ends its worker with each. */
+/* A wait until the disk has no user any more opens no ring for each look: the kernel ends its worker with each. */
 static void test_busy(void **state)
 {
 	(void)state;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* When the thread of a ublk queue sleeps, and how often it looks at the clock for that: a played one counts. */
+/* When the thread of a ublk queue sleeps, and how often it looks at the clock for that: a mock one counts. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -24,7 +24,7 @@ int __wrap_clock_gettime(clockid_t id, struct timespec *t)
 	return 0;
 }
 
-/* An answer, and a request so much later: with one at a time, the thread being asleep. */
+/* A reply, and a request so much later: with one at a time, the thread being asleep. */
 static void one(struct gnv_ublk_lane *l, uint64_t later)
 {
 	now += 50000;
@@ -88,7 +88,7 @@ static void test_spins(void **state)
 	assert_int_equal(gnv_ublk_rest(&l, false, false), 0);
 	now += 200000;
 	assert_in_range(gnv_ublk_rest(&l, false, false), 1, IDLE - 1);
-	l.sent = 2; /* a request beside a command that takes long may take short */
+	l.sent = 2; /* a request in parallel with a command that takes long may take short */
 	assert_int_equal(gnv_ublk_rest(&l, true, false), 0);
 	now += 900000;
 	assert_int_equal(gnv_ublk_rest(&l, false, false), 0);

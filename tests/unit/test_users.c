@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Who uses a drive, over a made-up sysfs and procfs. /dev/null and its like stand for the nodes of the drive, so that what a process
- * "has open" is a real character device; block devices are looked at in tests/vm/guest/users.
+ * The users of a drive, over a made-up sysfs and procfs. /dev/null and its like stand for the nodes of the drive, so that what a
+ * process "has open" is a real character device; block devices are looked at in tests/vm/guest/users.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -21,7 +21,10 @@
 #include "common/tree.h"
 #include "os/linux/exclusive.h"
 
-/* The linker sends the library's calls here (--wrap): the disks are played, loop devices, and time that passes; folders are counted. */
+/*
+ * The linker sends the library's calls here (--wrap): the disks are emulated, loop devices, and time that passes; folders are
+ * counted.
+ */
 int __real_clock_gettime(clockid_t clock, struct timespec *now);
 int __wrap_clock_gettime(clockid_t clock, struct timespec *now);
 int __real_open(const char *path, int flags, ...);
@@ -69,7 +72,7 @@ static void put_controller(const char *folder, const char *name, const char *ser
 	put(target, "class/nvme/%s", name);
 }
 
-/* The generic device of a namespace, beside it. */
+/* The generic device of a namespace, next to it. */
 static void put_generic(const char *folder, const char *name, const char *number)
 {
 	char target[256];
@@ -206,7 +209,7 @@ static void test_loop(void **state)
 	}
 }
 
-/* The nodes of loop devices; one tells of itself what lo_ioctl() in drivers/block/loop.c does, to who may open it. */
+/* The nodes of loop devices; one tells of itself what lo_ioctl() in drivers/block/loop.c does, to a caller that may open it. */
 static struct {
 	int error, fd;
 	bool none; /* nothing is bound to it */
@@ -224,7 +227,7 @@ static void *fork_once(void *arg)
 	return NULL;
 }
 
-/* Opening a block device may wait, and nobody who forks waits with it. */
+/* Opening a block device may wait, and no thread that forks waits with it. */
 static void check_fork(void)
 {
 	bool forked = false;
@@ -304,8 +307,8 @@ static void test_loop_of_another_name(void **state)
 	loop.info.lo_inode = st.st_ino;
 	below(fd, other, true, 1);
 	below(fd, gone, true, 1);
-	below(fd, name, true, 0);     /* by its name, as who may not open the node sees it */
-	below(fd, "/proc/self/stat", false, 0); /* another file system may not answer */
+	below(fd, name, true, 0);     /* by its name, for a user without access to the node */
+	below(fd, "/proc/self/stat", false, 0); /* another file system may not reply */
 	loop.info.lo_inode++;
 	below(fd, other, false, 1);
 	loop.info.lo_inode--;
@@ -642,10 +645,10 @@ static void test_bound_stranger(void **state)
 
 static struct {
 	int error;    /* of opening a disk */
-	unsigned dying; /* so often, until who held it is gone; 0: always */
+	unsigned dying; /* so often, until its holder is gone; 0: always */
 	unsigned opens;
-	bool own; /* the drive's own is played, too, as 259:0 */
-	bool own_error; /* that one has the error, not the twin's */
+	bool own; /* the drive's own is emulated, too, as 259:0 */
+	bool own_error; /* that one has the error, not the other's */
 	bool with_it; /* somebody else opens it, too */
 	int fd;	      /* of the disk */
 	dev_t number; /* 0: it is no block device */
@@ -787,7 +790,7 @@ static void test_twin_held(void **state)
 	disk.error = EBUSY;
 	assert_int_equal(hold_twin(text), -EBUSY);
 	assert_non_null(strstr(text, "/dev/nvme1n5 is mounted or open exclusively, perhaps in a container; stop its user first"));
-	disk.error = EACCES; /* a user who may open the drive, and not this */
+	disk.error = EACCES; /* a user with access to the drive, and not to this */
 	assert_int_equal(hold_twin(text), 0);
 	assert_string_equal(text, "/dev/nvme1n5: Permission denied; bind that controller, too, or run as root");
 	gnv_users_release(held);
@@ -819,7 +822,10 @@ static void hold(int ret, const char *says)
 		assert_non_null(strstr(gpunvme_errmsg(), says));
 }
 
-/* The kernel lets go of what a process held a while after it was killed (io_uring): bind, open and hold wait for that, and not for ever. */
+/*
+ * The kernel lets go of what a process held a while after it was killed (io_uring): bind, open and hold wait for that, and not
+ * without limit.
+ */
 static void test_dying(void **state)
 {
 	char text[GNV_USERS_TEXT];
@@ -849,7 +855,7 @@ static void test_dying(void **state)
 	disk.error = EBUSY;
 	disk.opens = 0;
 	hold(-EBUSY, "0000:01:00.0 is in use: /dev/nvme0n1 is mounted or open exclusively");
-	assert_in_range(disk.opens, 40, 60); /* of a quarter of a second each, as played */
+	assert_in_range(disk.opens, 40, 60); /* of a quarter of a second each, as emulated */
 	disk.error = 0;
 	disk.own = disk.own_error = false;
 }
@@ -983,7 +989,7 @@ static void test_no_node_in_dev(void **state)
 	hold(-ENOENT, "is missing from this /dev");
 }
 
-/* A user who may not look into other processes is told so. */
+/* A user without access to other processes gets an error message. */
 static void test_unseen(void **state)
 {
 	char text[GNV_USERS_TEXT], path[256];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Memory of a GPU through HIP and through libdrm, with both libraries and the kernel played. */
+/* Memory of a GPU through HIP and through libdrm, with both libraries and the kernel emulated. */
 #include <errno.h>
 #include <gpunvme/gpunvme.h>
 #include <libdrm/amdgpu_drm.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The alarms of a VFIO device, rung through the eventfds that the library armed at a kernel that is played (fake_kernel.h). */
+/* The alarms of a VFIO device, rung through the eventfds that the library armed at a kernel that is emulated (fake_kernel.h). */
 #include <errno.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -120,7 +120,7 @@ static void test_refused(void **state)
 
 static unsigned resets; /* atomic */
 
-/* The device is reset only behind the news that it is lost. */
+/* The device is reset only after the news that it is lost. */
 static void count_lost(void *ctx, enum gnv_port_loss loss, const char *why)
 {
 	assert_non_null(strstr(why, loss == GNV_PORT_ERROR ? "the PCI bus reported an error" : "the kernel wants the device back"));
@@ -193,7 +193,7 @@ static void test_asked_late(void **state)
 	port->ops->close(port);
 }
 
-/* What was held beside the device is let go with it, not when its owner wakes up and closes it. */
+/* What was held with the device is let go with it, not when its owner wakes up and closes it. */
 static void test_twins_left(void **state)
 {
 	const struct gnv_identity nobody = { .nth = NULL };

@@ -154,7 +154,7 @@ static void test_each(void **state)
 	}
 }
 
-/* The first cause is the one; what follows from it is none. A removal is told in its place. */
+/* The first cause is the one; what follows from it is none. A removal is reported in its place. */
 static void test_first(void **state)
 {
 	struct fake *fake = fake_new();

@@ -14,7 +14,7 @@ import stillness
 stillness.PERIOD, stillness.IDLE_S, stillness.SPIN_S, stillness.STILL_S, stillness.BOOT_S = 0.1, 2, 1.5, 2, 0.7
 SLEEPS = "import time; open('/proc/self/comm', 'w').write('CPU 0/TCG'); time.sleep(999)"
 BUSY = "open('/proc/self/comm', 'w').write('CPU 0/TCG')\nwhile 1: pass"
-# The processor waits for a lock, and who has that for a core.
+# The processor waits for a lock, and its holder for a core.
 LOCKED = """
 import threading
 def lock():
@@ -26,7 +26,7 @@ threading.Event().wait()"""
 
 def judged(code, core=None, seconds=4, words=b"", each=None):
     """What is said of a guest that runs `code`, at most so many seconds; `each`: how often it is heard of."""
-    # A little behind the others: a wait counts when it ends, which must be within IDLE_S, here two seconds.
+    # Slightly later than the others: a wait counts when it ends, which must be within IDLE_S, here two seconds.
     where = (lambda: (os.sched_setaffinity(0, {core}), os.nice(5))) if core is not None else None
     guest = subprocess.Popen([sys.executable, "-c", code], preexec_fn=where)
     with tempfile.NamedTemporaryFile("w") as file:

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the tests with the stand-in for an AMD GPU share, in a guest: its VRAM is the BAR of a real device (STANDIN_BAR), the
+ * What the tests with the mock of an AMD GPU share, in a guest: its VRAM is the BAR of a real device (STANDIN_BAR), the
  * controller is at GPUNVME_TEST_URI, and between the library and the kernel is the seam.
  */
 #ifndef TESTS_VM_GPU_RIG_H

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Lanes of the CPU that read without end, each its own part of a buffer, until they are told to stop or a read fails. */
+/* CPU threads that read without end, each its own part of a buffer, until the test stops them or a read fails. */
 #ifndef TESTS_VM_LANES_H
 #define TESTS_VM_LANES_H
 

@@ -2,7 +2,7 @@
 """Does a guest hang? Nothing is heard of it, and its processors want no core; or QEMU runs for minutes, and nothing is heard.
 
 How busy the machine is says nothing about that: the kernel counts for how long a thread has waited for a core, too (schedstat,
-Documentation/scheduler/sched-stats.rst), and who waits for one does not hang. Beside much work QEMU's other threads wait now and
+Documentation/scheduler/sched-stats.rst), and a process that waits for one does not hang. With much work QEMU's other threads wait now and
 then while the guest sleeps; one that waits nearly always may have the lock that a processor of the guest waits for.
 """
 import collections

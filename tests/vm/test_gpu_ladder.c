@@ -13,7 +13,7 @@
 
 static struct fake_drm *drm;
 
-/* Where the played libdrm gives an import an address, the BAR appears. */
+/* Where the mock libdrm gives an import an address, the BAR appears. */
 static int drm_place(uint32_t imported, uint64_t va, bool map)
 {
 	void *at = (void *)(uintptr_t)va;
@@ -198,7 +198,7 @@ static void evict(void)
 
 	*(void **)&evict_all = played_symbol("standin_evict");
 	evict_all(EVICTED_MS);
-	usleep(100000); /* who has begun a store has done it */
+	usleep(100000); /* every store that has begun is done */
 }
 
 static void tell_driver(const char *file)
@@ -212,7 +212,7 @@ static void tell_driver(const char *file)
 
 /*
  * An administrator unbinds the controller while lanes ring: they ring on, into nothing. By libdrm memory of the host is there before the
- * reset; by KFD behind it, and in between the driver has stopped the queues.
+ * reset; by KFD after it, and in between the driver has stopped the queues.
  */
 static void test_unbound(void **state)
 {
@@ -254,7 +254,7 @@ static void test_unbound(void **state)
 	drm->refuse = NULL;
 }
 
-/* Each errno that KFD may answer, by import and by mapping. */
+/* Each errno that KFD may reply, by import and by mapping. */
 static void test_kfd_refused(void **state)
 {
 	static const int errs[] = { ENOTTY, EOPNOTSUPP, EINVAL, ENODEV, EBADF, EACCES };

@@ -239,7 +239,7 @@ static void test_high_address(void **state)
 
 	(void)state;
 	if (getenv("GPUNVME_TEST_OLD"))
-		return; /* QEMU's knows it by its BAR only, whatever it is told (nvme_addr_is_cmb() of its hw/nvme/ctrl.c) */
+		return; /* QEMU's knows it by its BAR only, whatever address it gets (nvme_addr_is_cmb() of its hw/nvme/ctrl.c) */
 	gnv_cmb_close(&dev->nvme);
 	good(dev->nvme.port->ops->cmb(dev->nvme.port, &where, &bytes, &iova));
 	good(gnv_arena_over(bytes, high, dev->nvme.ctrl.page_size, &dev->nvme.log, &dev->nvme.cmb.arena));

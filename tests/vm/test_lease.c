@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Files of mounted file systems: lanes read them by name and are told of changes, and write to them under a lease, which the kernel's
- * ext4 or XFS keeps. For the guest of tests/vm: GPUNVME_TEST_URI names the controller, whose two namespaces lose what they have, and
+ * Files of mounted file systems: lanes read them by name and see changes, and write to them under a lease, which the kernel's ext4
+ * or XFS keeps. For the guest of tests/vm: GPUNVME_TEST_URI names the controller, whose two namespaces lose what they have, and
  * GPUNVME_TEST_FS the file system.
  */
 #include <errno.h>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What each mishap of a drive behind VFIO means to a program, as soft.test_promises has it of the controller in software: what QEMU's
- * controller, the kernel and an administrator can be made to do. For the guest of tests/vm, whose scenario "mishaps" makes that drive:
- * GPUNVME_TEST_DRIVE is its address, GPUNVME_TEST_PORT the way through VFIO; GPUNVME_PROMISES_MS=M: the time-out of commands,
- * where it is what ends one. GPUNVME_TEST_LATE: storage that is later than that, too. GPUNVME_TEST_LAST: the mishap after which the
- * drive is gone, too.
+ * What each injected fault of a drive through VFIO means to a program, as soft.test_promises has it of the controller in software:
+ * what QEMU's controller, the kernel and an administrator can be made to do. For the guest of tests/vm, whose scenario "mishaps"
+ * makes that drive: GPUNVME_TEST_DRIVE is its address, GPUNVME_TEST_PORT the way through VFIO; GPUNVME_PROMISES_MS=M: the time-out
+ * of commands, where it is what ends one. GPUNVME_TEST_LATE: storage that is later than that, too. GPUNVME_TEST_LAST: the injected
+ * fault after which the drive is gone, too.
  */
 #include <gpunvme/device.h>
 #include <errno.h>
@@ -23,7 +23,7 @@
 #define TIMEOUT_MS 2000u
 #define LONG_MS 30000u /* of commands that a busy machine shall not end */
 #define ADMIN_MS 5000u
-#define GRACE_MS 20000u /* of a machine that is emulated beside other work */
+#define GRACE_MS 20000u /* of an emulated machine with other work */
 #define VICTIM 77u
 #define PCI_COMMAND 4
 #define PCI_COMMAND_MASTER 4
@@ -125,7 +125,7 @@ static void pull(struct rig *rig)
 	say("guest: pull mishaps");
 }
 
-/* Of a drive that goes away a lane is told by the word of its queue, or, a moment later, that its buffer is its own again. */
+/* Of a drive that goes away a lane learns by the word of its queue, or, a moment later, that its buffer is its own again. */
 static const struct mishap mishaps[] = {
 	{ { "a block that cannot be read", 0x281, ALONE, false, 0 }, NULL, BROKEN, 8, false },
 	{ { "a block that cannot be written", 0x280, ALONE, false, 0 }, NULL, BROKEN, 16, true },
@@ -141,7 +141,7 @@ static const struct mishap mishaps[] = {
 	{ { "it is pulled", -GPUNVME_ENODEV, NEVER, true, -GPUNVME_ESHUTDOWN }, pull, PLAIN, 0, true }, /* last */
 };
 
-/* ---- Who meets with it ---- */
+/* ---- The queues that meet it ---- */
 
 static int meet_once(struct rig *rig, const struct mishap *m, uint64_t *told_ns)
 {

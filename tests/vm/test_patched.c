@@ -86,7 +86,7 @@ static int end(void **state)
 	return 0;
 }
 
-/* What the library does not know of this driver: a refusal moves nothing, and lanes of the CPU may use its memory. */
+/* What the library does not know of this driver: a refusal moves nothing, and CPU threads may use its memory. */
 static struct gpunvme_mem *import(int fd, uint64_t offset, size_t len)
 {
 	struct gpunvme_mem *mem;

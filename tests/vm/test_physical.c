@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Without an IOMMU a drive is told physical addresses: each is compared with the page tables of this process. For the guest of
+ * Without an IOMMU a drive gets physical addresses: each is compared with the page tables of this process. For the guest of
  * tests/vm, as root: GPUNVME_TEST_URI names a controller by port=noiommu; there are huge pages.
  */
 #include <errno.h>

@@ -181,8 +181,8 @@ static void await_no_wait(void)
 }
 
 /*
- * Every call begins with this. After a kernel has failed all answer what it ended with but those on the stack of contexts and those
- * that retain and release one (seen with the same driver).
+ * Every call begins with this. After a kernel has failed all calls return its error, except those on the stack of contexts and
+ * those that retain and release one (seen with the same driver).
  */
 static int asked(const char *call, bool context)
 {
@@ -786,7 +786,7 @@ PUBLIC int cuMemAllocAsync(gnv_cuda_ptr *at, size_t len, void *stream)
 	allocated[i].len = len;
 	allocated[i].device = stack[(depth - 1) % 16];
 	pthread_mutex_unlock(&lock);
-	memset((void *)(uintptr_t)*at, 0xa7, len); /* whoever wants zeros says so */
+	memset((void *)(uintptr_t)*at, 0xa7, len); /* a program that needs zeros asks for them */
 	count(&self.allocations, 1);
 	return 0;
 }

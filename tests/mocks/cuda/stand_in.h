@@ -12,7 +12,7 @@
 #include <stdint.h>
 
 struct stand_in {
-	const char *fail; /* the call that answers `error`, or NULL */
+	const char *fail; /* the call that returns `error`, or NULL */
 	int error;
 	unsigned failed; /* calls that have returned it (atomic) */
 	unsigned skip; /* calls of it that succeed before */

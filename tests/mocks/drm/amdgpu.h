@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* An AMD GPU whose kernel nodes, sysfs and libdrm are played: what the tests of its drivers share. */
+/* An AMD GPU whose kernel nodes, sysfs and libdrm are emulated: what the tests of its drivers share. */
 #ifndef TESTS_MOCKS_AMDGPU_H
 #define TESTS_MOCKS_AMDGPU_H
 
@@ -27,7 +27,7 @@ static int make_world(void **state)
 	return 0;
 }
 
-/* Setup of a test. @answer: what the kernel's nodes say to an ioctl, NULL: yes. */
+/* Setup of a test. @answer: result of an ioctl of the kernel's nodes, NULL: success. */
 static void begin_world(int (*answer)(int fd, unsigned long request, void *arg))
 {
 	calls_reset();

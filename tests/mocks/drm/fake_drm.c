@@ -205,7 +205,7 @@ static void replace(struct amdgpu_bo *bo, uint64_t va, uint64_t flags)
 }
 
 /*
- * Nothing but its arguments is told of: amdgpu_gem_va_update_vm() keeps errors for itself, and gives up in silence while the address
+ * Only wrong arguments are reported: amdgpu_gem_va_update_vm() keeps errors for itself, and gives up in silence while the address
  * space is being evicted (Linux 7.2 amdgpu_gem.c; 6.12 the same). So the page tables change when the next command runs.
  */
 int amdgpu_bo_va_op_raw(amdgpu_device_handle dev, amdgpu_bo_handle bo, uint64_t offset, uint64_t size, uint64_t va, uint64_t flags,

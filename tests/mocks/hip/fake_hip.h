@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A libamdhip64 without a GPU: it counts what is made, checks what it is asked, and fails where it is told to. */
+/* A libamdhip64 without a GPU: it counts what is made, checks what it is asked, and fails where the test wants it. */
 #ifndef TESTS_MOCKS_FAKE_HIP_H
 #define TESTS_MOCKS_FAKE_HIP_H
 

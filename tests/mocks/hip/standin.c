@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A stand-in for HIP's runtime, with what examples/hip call of it, on the stand-in for HSA's (tests/hsa): loaded in front of the real
+ * A mock of HIP's runtime, with what examples/hip call of it, on the mock of HSA's (tests/hsa): loaded in front of the real
  * one it makes those programs run where there is no GPU. A launch takes the program's own gfx1100 code out of its fat binary, puts the
  * arguments where that code's metadata says, and sends a packet. As with the real one a launch returns at once, launches follow each
  * other, and copies wait for all of them.
@@ -44,13 +44,13 @@ struct function {
 	const char *name;
 };
 
-/* What clang puts behind a wrapper: a head, and for each GPU where its code is. */
+/* What clang puts after a wrapper: a head, and for each GPU where its code is. */
 struct bundle {
 	char magic[24];
 	uint64_t count;
 };
 struct bundled {
-	uint64_t offset, size, length; /* of the name behind this */
+	uint64_t offset, size, length; /* of the name after this */
 };
 
 static struct {
@@ -145,7 +145,10 @@ static void publish(void *packet, uint64_t at, uint16_t header)
 	hsa_signal_store_screlease(it.queue->doorbell_signal, (hsa_signal_value_t)at);
 }
 
-/* Only who waits for a stream on the host, or copies, has a marker with fences of system scope (clr, VirtualGPU::releaseGpuMemoryFence). */
+/*
+ * Only a wait for a stream on the host, and a copy, have a marker with fences of system scope (clr,
+ * VirtualGPU::releaseGpuMemoryFence).
+ */
 static void flush(void)
 {
 	const uint16_t header = HSA_PACKET_TYPE_BARRIER_AND << HSA_PACKET_HEADER_TYPE |

@@ -86,7 +86,7 @@ static int bring_up_node(void)
 	return bar.ptr == MAP_FAILED ? -errno : 0;
 }
 
-/* A device answers only when it is bound; its memory only when it decodes. */
+/* A device replies only when it is bound; its memory only when it decodes. */
 static int bring_up_device(void)
 {
 	struct gnv_vfio_bind_iommufd bind = { .argsz = sizeof(bind) };

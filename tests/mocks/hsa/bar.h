@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * VRAM that is real: with STANDIN_BAR=ADDRESS the stand-in's memory lies in BAR 2 of that PCI device, which is bound to vfio-pci
- * (an ivshmem device of QEMU), and its DMA-BUFs are those that vfio-pci exports. The stand-in then is a GPU at that address. With
+ * VRAM that is real: with STANDIN_BAR=ADDRESS the mock's memory lies in BAR 2 of that PCI device, which is bound to vfio-pci
+ * (an ivshmem device of QEMU), and its DMA-BUFs are those that vfio-pci exports. The mock then is a GPU at that address. With
  * STANDIN_VRAM=NODE, too, the device has the driver of vram_test.h, and each allocation is a buffer of it.
  */
 #ifndef TESTS_MOCKS_HSA_BAR_H

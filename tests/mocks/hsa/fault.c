@@ -90,8 +90,8 @@ static bool tell(const hsa_amd_event_t *event)
 }
 
 /*
- * The first of the process only: after it Runtime::VMFaultHandler (ROCr 6.4, runtime.cpp) answers false, and who waits for events
- * takes it off its list. Where no handler takes the first, the runtime ends the process.
+ * The first of the process only: after it Runtime::VMFaultHandler (ROCr 6.4, runtime.cpp) returns false, and the thread that waits
+ * for events removes it from its list. Where no handler takes the first, the runtime ends the process.
  */
 void standin_fault(unsigned gpu, uint64_t address)
 {

@@ -19,7 +19,7 @@ struct standin_guard {
  * after it, so that it goes on to its end: threads that wait for each other cannot be taken away one by one.
  */
 void standin_guard(struct standin_guard *guard);
-void standin_guard_note(struct standin_guard *guard, uint64_t address); /* by whoever notices; a signal handler may */
+void standin_guard_note(struct standin_guard *guard, uint64_t address); /* by any thread that notices; a signal handler may */
 
 /*
  * The GPU reports a fault: to the handlers of the process, which ends if none takes it, as with ROCm. All queues of that GPU are dead.

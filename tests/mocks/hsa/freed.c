@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Who is told that memory is freed, as ROCr does it (runtime.cpp, Runtime::RegisterReleaseNotifier, DeregisterReleaseNotifier,
- * FreeMemory): any address of an allocation will do, whoever asks twice is told twice, and what is taken back are all with that
- * address and function. They are called without a lock, after the allocation has left the map and before its memory is another's.
+ * Callbacks of freed memory, as in ROCr (runtime.cpp, Runtime::RegisterReleaseNotifier, DeregisterReleaseNotifier, FreeMemory): any
+ * address of an allocation will do, a second request gives a second call, and the removal covers all with that address and
+ * function. They are called without a lock, after the allocation has left the map and before its memory is another's.
  */
 #include <stdlib.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Inside of the stand-in: an allocation has left the map and is about to be given back. */
+/* Inside of the mock: an allocation has left the map and is about to be given back. */
 #ifndef TESTS_MOCKS_HSA_FREED_H
 #define TESTS_MOCKS_HSA_FREED_H
 

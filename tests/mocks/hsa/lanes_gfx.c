@@ -112,7 +112,7 @@ static void add_litmus(struct gfx *m, const struct gnv_litmus_args *a)
 	tighten(m, "cq", a->dq.cq, 16ull << a->dq.cq_shift, RING | (standin_lacks("whole") ? 0 : GFX_WHOLE));
 }
 
-/* The queues and control words that a kernel of the library is told of. */
+/* The queues and control words that a kernel of the library gets. */
 static void add_arguments(struct gfx *m, const char *kernel, const void *kernarg)
 {
 	const struct gnv_copy_args *copy = kernarg;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The stand-in's memory. Its own is in a real BAR (bar.h), whose exports are real DMA-BUFs, or else every allocation is a memfd,
+ * The mock's memory. Its own is in a real BAR (bar.h), whose exports are real DMA-BUFs, or else every allocation is a memfd,
  * whose descriptor plays the DMA-BUF.
  */
 #include <fcntl.h>
@@ -43,7 +43,10 @@ struct standin_alloc *standin_find(const void *ptr)
 	return a;
 }
 
-/* What a driver does that cannot serve an importer where memory lies: all find it elsewhere now, but who had it before. */
+/*
+ * What a driver does that cannot serve an importer where memory lies: all find it elsewhere now, except importers that had it
+ * before.
+ */
 static void migrate(struct standin_alloc *a)
 {
 	void *copy = malloc(a->len);
@@ -387,8 +390,9 @@ STANDIN_API hsa_status_t hsa_amd_memory_unlock(void *ptr)
 }
 
 /*
- * The runtime takes what amdgpu has exported, and nothing else: libhsakmt asks KFD of whom a DMA-BUF is (hsakmt_fmm_register_graphics_
- * handle), which answers -EINVAL for others' (Linux amdgpu_amdkfd.c, amdgpu_amdkfd_get_dmabuf_info). A newer one may (STANDIN_INTEROP).
+ * The runtime takes what amdgpu has exported, and nothing else: libhsakmt asks KFD of whom a DMA-BUF is
+ * (hsakmt_fmm_register_graphics_ handle), which returns -EINVAL for others' (Linux amdgpu_amdkfd.c, amdgpu_amdkfd_get_dmabuf_info).
+ * A newer one may (STANDIN_INTEROP).
  */
 static bool takes(int fd)
 {
@@ -465,7 +469,7 @@ STANDIN_API hsa_status_t hsa_amd_pointer_info(const void *ptr, hsa_amd_pointer_i
 		usleep(1000 * standin_number("STANDIN_LATE", 0));
 	info->type = (hsa_amd_pointer_type_t)standin_number("STANDIN_POINTERS", HSA_EXT_POINTER_TYPE_HSA);
 	info->agentBaseAddress = a->ptr;
-	info->hostBaseAddress = a->ptr; /* as ROCm's, whoever reaches it */
+	info->hostBaseAddress = a->ptr; /* as ROCm's, whichever processor reaches it */
 	info->sizeInBytes = a->asked; /* not what it was rounded up to (ROCr 6.4, size_requested) */
 	info->global_flags = standin_pool_flags(a->pool);
 	if (a->uncached) /* so ROCr shows what KFD made so (runtime.cpp, Runtime::PtrInfo) */

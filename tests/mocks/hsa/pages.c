@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the stand-in's memory is to the caches of a GPU: a property of pages. Of pages that the runtime allocated the pool decides, and
+ * What the mock's memory is to the caches of a GPU: a property of pages. Of pages that the runtime allocated the pool decides, and
  * the uncached flag (Linux gmc_v10_0.c, gmc_v10_0_get_vm_pte, and gmc_v11_0.c: MTYPE_UC for COHERENT, EXT_COHERENT and UNCACHED, else
  * MTYPE_NC). Of pages of the host the last lock does: of the coarse pool it clears COHERENT for good, of the fine one it sets it
  * (libhsakmt fmm.c, fmm_register_mem_svm_api; Linux kfd_svm.c, svm_range_apply_attrs and svm_range_get_pte_flags), and unlocking
@@ -51,7 +51,7 @@ void standin_pages_locked(const void *ptr, size_t len, bool coarse)
 	pthread_mutex_unlock(&lock);
 }
 
-/* Where the answer for `at` ends, within [at, to). With the lock. */
+/* Where the result for `at` ends, within [at, to). With the lock. */
 static uintptr_t run_of(uintptr_t at, uintptr_t to, bool *coarse)
 {
 	const struct pages *p;

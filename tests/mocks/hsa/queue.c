@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The stand-in's queues and signals. A packet is taken when its doorbell signal is stored, checked as strictly as the specification
+ * The mock's queues and signals. A packet is taken when its doorbell signal is stored, checked as strictly as the specification
  * allows, and run by a thread of its own. What a GPU would report ends the queue through its callback.
  */
 #include "gfx/gfx.h"
@@ -108,7 +108,7 @@ STANDIN_API hsa_signal_value_t hsa_signal_wait_scacquire(hsa_signal_t signal, hs
 	hsa_signal_value_t value;
 
 	if (condition != HSA_SIGNAL_CONDITION_LT)
-		abort(); /* the only one that is played */
+		abort(); /* the only one that is emulated */
 	(void)state;
 	clock_gettime(CLOCK_MONOTONIC, &end);
 	end.tv_nsec += (long)(timeout % 1000000000);
@@ -173,7 +173,7 @@ static hsa_status_t run_barrier(const struct work *w)
 		return HSA_STATUS_ERROR_INVALID_PACKET_FORMAT;
 	for (i = 0; i < 5; i++)
 		if (p->dep_signal[i].handle)
-			abort(); /* not played */
+			abort(); /* not emulated */
 	if (release == HSA_FENCE_SCOPE_SYSTEM)
 		gfx_near_write_back(standin_near(w->queue->gpu));
 	if (acquire == HSA_FENCE_SCOPE_SYSTEM)
@@ -212,7 +212,7 @@ static void *lanes_main(void *arg)
 }
 
 /*
- * What else is told of a fault, before or after it (STANDIN_ALSO): a wave's own exception, which ROCr's trap handler names an
+ * A second report of a fault, before or after it (STANDIN_ALSO): a wave's own exception, which ROCr's trap handler names an
  * aperture violation (trap_handler.s), comes by the queue's callback, on the same thread in any order.
  */
 static void tell_also(struct queue *q, const char *when)
@@ -224,8 +224,8 @@ static void tell_also(struct queue *q, const char *when)
 }
 
 /*
- * The first failure of a queue is told, and is its end; the packet's signal stays as it is. A fault is told to the process alone:
- * AqlQueue::ExceptionHandler (ROCr 6.4, amd_aql_queue.cpp) keeps it from the queue's callback.
+ * The first failure of a queue is reported, and ends it; the packet's signal stays as it is. A fault is reported to the process
+ * alone: AqlQueue::ExceptionHandler (ROCr 6.4, amd_aql_queue.cpp) keeps it from the queue's callback.
  */
 static void fail(struct queue *q, hsa_status_t status, uint64_t address)
 {
@@ -245,7 +245,7 @@ static void fail(struct queue *q, hsa_status_t status, uint64_t address)
 	tell_also(q, "after");
 }
 
-/* A fault is told when it happens, whenever the lanes end. */
+/* A fault is reported when it happens, whenever the lanes end. */
 static void wait_for_lanes(struct work *w)
 {
 	uint64_t address;
@@ -362,14 +362,14 @@ STANDIN_API hsa_status_t hsa_queue_destroy(hsa_queue_t *queue)
 	struct queue *q = (struct queue *)queue;
 
 	/*
-	 * After a fault ~AqlQueue waits for a handler that said it would not come again, for ever (ROCr up to 6.4,
+	 * After a fault ~AqlQueue waits for a handler that said it would not come again, without limit (ROCr up to 6.4,
 	 * AqlQueue::ExceptionHandler); where the GPU is dead no queue of it is taken off any more.
 	 */
 	while (q->faulted || standin_number("STANDIN_QUEUE_STAYS", 0))
 		pause();
 	/*
-	 * A wave that waits for what never answers cannot be saved: after 9 s (queue_preemption_timeout_ms) the driver resets the GPU
-	 * (Linux kfd_device_queue_manager.c, unmap_queues_cpsch; amdgpu_amdkfd_gpu_reset), and destroying succeeds all the same
+	 * A wave that waits for what never returns cannot be saved: after 9 s (queue_preemption_timeout_ms) the driver resets the
+	 * GPU (Linux kfd_device_queue_manager.c, unmap_queues_cpsch; amdgpu_amdkfd_gpu_reset), and destroying succeeds all the same
 	 * (ROCr 6.4, AqlQueue::Inactivate only asserts).
 	 */
 	if (standin_number("STANDIN_WEDGED", 0) && q->taken)

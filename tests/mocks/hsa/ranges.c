@@ -48,7 +48,7 @@ void standin_range_allow(const void *ptr, unsigned gpus)
 
 	pthread_mutex_lock(&lock);
 	r = *find(ptr);
-	if (r) /* who is not named loses it (libhsakmt fmm.c, fmm_map_to_gpu_nodes); the owner does not */
+	if (r) /* a GPU that is not named loses it (libhsakmt fmm.c, fmm_map_to_gpu_nodes); the owner does not */
 		r->gpus = gpus | r->owners;
 	pthread_mutex_unlock(&lock);
 }

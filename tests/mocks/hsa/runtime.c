@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The stand-in's runtime, agents and pools. */
+/* The mock's runtime, agents and pools. */
 #include "runtime.h"
 
 #include "bar.h"

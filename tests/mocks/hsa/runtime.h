@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Inside of the stand-in for ROCm's HSA runtime. It is a shared library with the real one's functions, compiled against its real
+ * Inside of the mock of ROCm's HSA runtime. It is a shared library with the real one's functions, compiled against its real
  * headers. Its GPUs have memory that is memfds, which a kernel can map for a controller as it maps a DMA-BUF, or the BAR of a real
  * device (bar.h), and lanes that are threads of this process; lanes.h says what they run.
  *
@@ -20,13 +20,13 @@
  *   STANDIN_LATE=MS      a list of the GPUs that reach an allocation is as old when it is returned
  *   STANDIN_POINTERS=N   type of allocations' pointers (1: HSA)
  *   STANDIN_UNITS=N      copies wait while N lanes or more run there
- *   STANDIN_ALSO=before, after  beside a fault the queue tells of an aperture violation
+ *   STANDIN_ALSO=before, after  in addition to a fault the queue tells of an aperture violation
  *   STANDIN_QUEUE_STAYS=1  destroying a queue never returns, as it does after a fault
  *   STANDIN_WEDGED=1     destroying a queue that ran something resets its GPU
  *   STANDIN_PAUSES=MS    all lanes stand still for up to MS, again and again, as while the kernel moves pages
  *   STANDIN_ALIAS=1      lanes find locked memory at other addresses than the CPU
  *   STANDIN_INTEROP=1    the runtime imports DMA-BUFs of others, too
- *   STANDIN_FAIL=F:N:S   the Nth call of function F, or each with N = 0, answers status S (hexadecimal)
+ *   STANDIN_FAIL=F:N:S   the Nth call of function F, or each with N = 0, returns status S (hexadecimal)
  *   STANDIN_BAR=ADDRESS  the memory is that device's BAR 2
  *   STANDIN_MIGRATES=W:FROM:UPTO  W: "refused" or "accepted": memory whose DMA-BUF a kernel (seam.h) so answered lies in memory
  *                        of the host from then on, for lanes and CPU, if it has at least FROM and at most UPTO bytes; "whole" alone:
@@ -108,7 +108,7 @@ unsigned standin_wave(void); /* lanes of one, by STANDIN_GFX: 64 on gfx9 */
 /* Global flags of a pool: one of three kinds (ROCr, MemoryRegion::GetInfo). */
 uint32_t standin_pool_flags(uint64_t pool);
 
-/* Does this call fail? Then *status is what it answers. */
+/* Does this call fail? Then *status is what it returns. */
 bool standin_fails(const char *function, hsa_status_t *status);
 
 /* Is the host's memory at this address locked for that GPU? */

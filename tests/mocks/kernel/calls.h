@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The system calls of lib/os/amd/kfd.c, drm.c and amdregs.c, played: the linker sends them here (--wrap). Descriptors and ranges of
- * addresses are counted, one call can be made to fail, and a test answers the ioctls.
+ * The system calls of lib/os/amd/kfd.c, drm.c and amdregs.c, emulated: the linker sends them here (--wrap). Descriptors and ranges
+ * of addresses are counted, one call can be made to fail, and a test handles the ioctls.
  */
 #ifndef TESTS_MOCKS_CALLS_H
 #define TESTS_MOCKS_CALLS_H
@@ -13,7 +13,7 @@
 
 struct calls {
 	int (*ioctl)(int fd, unsigned long request, void *arg); /* 0, or an errno */
-	const char *const *nodes;				/* what open() finds beside the real files, ends with NULL */
+	const char *const *nodes;				/* what open() finds next to the real files, ends with NULL */
 	int open_errno;						/* why no node opens; 0: they do */
 	unsigned fails_at;					/* the how-manieth call fails; 0: none */
 	int fails_with;

@@ -98,7 +98,7 @@ static int iova_ranges(struct gnv_iommufd_iova_ranges *arg)
 	return answer(room < count ? EMSGSIZE : 0);
 }
 
-/* As vfio_iommu_type1_get_info(): where there is no room, how much it takes; behind the structure its capabilities. */
+/* As vfio_iommu_type1_get_info(): where there is no room, how much it takes; after the structure its capabilities. */
 static int type1_info(struct vfio_iommu_type1_info *info)
 {
 	struct vfio_iommu_type1_info_cap_iova_range *cap = (void *)(info + 1);
@@ -204,7 +204,7 @@ static int set_irqs(const struct vfio_irq_set *set)
 	return 0;
 }
 
-/* As vfio_pci_ioctl_get_pci_hot_reset_info() of Linux 7.2: no room is an answer, with how many there are. */
+/* As vfio_pci_ioctl_get_pci_hot_reset_info() of Linux 7.2: no room is a reply, with how many there are. */
 static int hot_reset_info(struct vfio_pci_hot_reset_info *info)
 {
 	const uint32_t room = (info->argsz - (uint32_t)sizeof(*info)) / (uint32_t)sizeof(info->devices[0]);
@@ -241,7 +241,7 @@ static int hot_reset(const struct vfio_pci_hot_reset *reset)
 	return fake_kernel.slot == 1 ? forget_all() : answer(EPERM);
 }
 
-/* Before it is bound a device answers nothing else (Linux vfio_main.c, vfio_device_fops_unl_ioctl: access_granted). */
+/* Before it is bound a device replies to nothing else (Linux vfio_main.c, vfio_device_fops_unl_ioctl: access_granted). */
 static int on_device(unsigned long request, void *arg)
 {
 	if (!fake_kernel.bound && request != GNV_VFIO_BIND_IOMMUFD)

@@ -206,8 +206,9 @@ void seam_blind(void *ptr, size_t len)
 }
 
 /*
- * Before a device is reset the kernel moves its DMA-BUFs away from who imported them (Linux vfio_pci_dmabuf.c, vfio_pci_dma_buf_move),
- * and amdgpu drops the page table entries (amdgpu_dma_buf.c, amdgpu_dma_buf_move_notify): who stores there now has a fault.
+ * Before a device is reset the kernel moves its DMA-BUFs away from their importers (Linux vfio_pci_dmabuf.c,
+ * vfio_pci_dma_buf_move), and amdgpu drops the page table entries (amdgpu_dma_buf.c, amdgpu_dma_buf_move_notify): a store there now
+ * faults.
  */
 static void bars_vanish(int device)
 {

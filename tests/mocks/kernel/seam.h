@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The seam between the library and the kernel, for tests on a real one: a library that answers ioctl(), close(), open() and
+ * The seam between the library and the kernel, for tests on a real one: a library that handles ioctl(), close(), open() and
  * opendir() before libc does. Programs link with it, or are started with it as LD_PRELOAD.
  *
- *   It remembers which range of which BAR a DMA-BUF of vfio-pci stands for, so that a played GPU can map it: the kernel has no
+ *   It remembers which range of which BAR a DMA-BUF of vfio-pci stands for, so that a mock GPU can map it: the kernel has no
  *   mmap() for those.
  *   It refuses what a real kernel may refuse and this one does not.
  *   It plays /dev/kfd and a render node, whose mappings lead to the BAR.
@@ -18,12 +18,12 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#if defined(SEAM_OPTIONAL) /* for who works without it, too: then all that is declared here is NULL */
+#if defined(SEAM_OPTIONAL) /* for programs that also work without it: then all that is declared here is NULL */
 #define SEAM_API __attribute__((visibility("default"), weak))
 #else
 #define SEAM_API __attribute__((visibility("default")))
 #endif
-#define SEAM_DRM_FD 55 /* what the played libdrm calls its device */
+#define SEAM_DRM_FD 55 /* what the mock libdrm calls its device */
 
 /* What can be refused. SEAM_REFUSE=NAME:ERRNO[:FROM[:COUNT]] in the environment does it for a program of its own. */
 enum seam_call {
@@ -49,7 +49,7 @@ struct seam {
 	unsigned deaf;		   /* enum seam_way: mappings whose stores do not arrive */
 	const char *broke;	   /* the first rule that was broken, or NULL */
 
-	/* The played GPU's: its memory, and what it does when the kernel was asked to attach a DMA-BUF of it. */
+	/* The mock GPU's: its memory, and what it does when the kernel was asked to attach a DMA-BUF of it. */
 	const char *vram;
 	size_t vram_len;
 	void (*attached)(ino_t dmabuf, bool refused);
@@ -68,7 +68,7 @@ SEAM_API void seam_reset(void);
 SEAM_API int seam_refuses(enum seam_call call);
 
 /*
- * seam_map() - the BAR behind a DMA-BUF
+ * seam_map() - the BAR of a DMA-BUF
  * @at: where, or NULL for anywhere
  * @way: that is used
  * Return: its address, or NULL: it is no DMA-BUF that the library made.

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A KFD that knows two things: whose address space a GPU has, and imports of DMA-BUFs, which it maps where it is told to: there the
- * lanes, which are threads of this process, find the BAR.
+ * A KFD that knows two things: whose address space a GPU has, and imports of DMA-BUFs, which it maps at the given address: there
+ * the lanes, which are threads of this process, find the BAR.
  */
 #include "seam_gpu.h"
 

@@ -5,7 +5,7 @@
 
 #include <stdbool.h>
 
-/* An ioctl() of such a node? Then *ret is its answer, with errno. */
+/* An ioctl() of such a node? Then *ret is its reply, with errno. */
 bool seam_gpu_answers(int fd, unsigned long request, void *arg, int *ret);
 
 #endif

@@ -83,7 +83,7 @@ struct slot {
 	void *buffer; /* in the server's command */
 	void *user;
 	void *data;
-	pthread_t task; /* who fetched, and no other may commit */
+	pthread_t task; /* it has fetched, and no other may commit */
 };
 
 struct gnv_uring {
@@ -209,7 +209,7 @@ static int get_params(struct gnv_ublk_params *p, size_t len)
 	return 0;
 }
 
-/* The real one waits for the queues, for ever; the library must not let it. */
+/* The real one waits for the queues, without limit; the library must not let it. */
 static int go(bool recover)
 {
 	if (!ready())
@@ -445,7 +445,9 @@ int __wrap_gnv_uring_turn(struct gnv_uring *ring, unsigned usec)
 	return ret;
 }
 
-/* Those of the software controller are no rings of ours: their memory is another structure, so they are told apart by address. */
+/*
+ * Those of the software controller are no rings of ours: their memory is another structure, so they are distinguished by address.
+ */
 static bool is_ours(const struct gnv_uring *ring)
 {
 	unsigned i;

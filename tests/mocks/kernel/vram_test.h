@@ -8,7 +8,7 @@
 
 struct vram_test_alloc {
 	__u64 size;
-	__s32 fd; /* the answer: a DMA-BUF */
+	__s32 fd; /* the reply: a DMA-BUF */
 	__u32 reserved;
 };
 

@@ -52,7 +52,7 @@ static void wait_for_a_page_ends(void **state)
 
 #define BAD 400u /* the page of blocks 3200 to 3207: the library, which proves a device by reads of 1 MiB, does not come so far */
 
-/* That page is bad: all lanes are told so, each time, and nothing else suffers. */
+/* That page is bad: all lanes get that error, each time, and nothing else suffers. */
 static void get_past_a_bad_page(void *arg)
 {
 	struct stage *s = arg;
@@ -79,7 +79,7 @@ static void errors_belong_to_their_page(void **state)
 	stage_close(&s);
 }
 
-/* All ask once. Those that waited for the read that failed are told so; others may have read anew. */
+/* All ask once. Those that waited for the read that failed get that error; others may have read anew. */
 static void get_once(void *arg)
 {
 	struct stage *s = arg;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The images behind a stage: how they are made, where each word of a window lies in them, and what they must have at the end. */
+/* The images of a stage: how they are made, where each word of a window lies in them, and what they must have at the end. */
 #include "stage.h"
 
 #include <stdio.h>
@@ -13,7 +13,7 @@
 #define NAMESPACE_BYTES (2u << 20)
 #define MEMBER_BYTES (256u << 10)
 #define FILE_BYTES 160004u /* the last block has 260 bytes of it */
-#define TAIL 0xa5	   /* what the image has behind that */
+#define TAIL 0xa5	   /* what the image has after that */
 
 static void shell(const char *command)
 {

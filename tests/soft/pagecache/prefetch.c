@@ -265,7 +265,7 @@ static void failures_reach_who_asks(void **state)
 	stage_close(&s);
 }
 
-/* Half of one identifier is none: that is for ever, so it is not -EAGAIN. Pages are read as they are wanted. */
+/* Half of one identifier is none: that never changes, so it is not -EAGAIN. Pages are read as they are wanted. */
 static void one_identifier_is_too_few(void **state)
 {
 	struct stage s = { AS(state), .frames = 8, .count = 3 };

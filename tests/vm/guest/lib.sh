@@ -154,7 +154,7 @@ ended() {
   echo "ok: $1: $(tail -n 1 /tmp/load)"
 }
 
-# The device behind a root port, which is where tests/vm/run put it.
+# The device below a root port, which is where tests/vm/run put it.
 behind() {
   for path in /sys/devices/pci000?:00/000?:00:"$1"/000?:*; do
     [ -e "$path/class" ] && basename "$path"

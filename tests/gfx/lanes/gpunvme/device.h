@@ -50,7 +50,7 @@ struct gnvd_cmd {
 };
 void gnvd_set_data(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t bytes, struct gnvd_cmd *c);
 uint32_t gnvd_blocks_per_command(const struct gpunvme_dq *dq, uint64_t addr, uint32_t nblocks);
-/* The lanes' clock. Who asks waits: the controller gets a turn. */
+/* The lanes' clock. A lane that reads it waits: the controller gets a turn. */
 uint64_t gnvd_clock(void);
 
 static inline uint32_t gnvd_popc(uint64_t v)
