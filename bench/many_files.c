@@ -25,21 +25,21 @@ static int by_value(const void *a, const void *b)
 
 struct found {
 	double all_ms, one_ms, find_ns, peak_bytes;
-	struct gpunvme_files_info info;
+	struct gpunvme_file_info info;
 	uint32_t one_extents;
 };
 
-static int time_finds(struct gpunvme_files *files, struct gpunvme_gpu *gpu, struct found *f)
+static int time_finds(struct gpunvme_file *files, struct gpunvme_gpu *gpu, struct found *f)
 {
-	struct gpunvme_files_entry e = { .size = sizeof(e) };
+	struct gpunvme_file_entry e = { .size = sizeof(e) };
 	struct gpunvme_dfiles dfiles;
 	struct gpunvme_dfile file;
 	uint64_t began, sum = 0, random = 1, *hash = malloc(f->info.files * sizeof(*hash) + 1);
 	uint32_t number;
-	int ret = gpunvme_files_view(files, gpu, &dfiles);
+	int ret = gpunvme_file_view_set(files, gpu, &dfiles);
 
 	for (uint32_t i = 0; i < f->info.files && !ret && hash; i++) {
-		ret = gpunvme_files_get_entry(files, i, &e);
+		ret = gpunvme_file_get_entry(files, i, &e);
 		hash[i] = e.hash;
 	}
 	began = now_ns();
@@ -65,22 +65,22 @@ static double peak(void)
 
 static int time_all(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, const char *path, struct found *f)
 {
-	struct gpunvme_files *files;
+	struct gpunvme_file *files;
 	double ms[3], before = peak();
 	int ret = EXIT_DONE;
 
 	for (int i = 0; i < 3 && ret == EXIT_DONE; i++) {
 		uint64_t began = now_ns();
 
-		if (gpunvme_files_open(dev, &path, 1, NULL, &files))
+		if (gpunvme_file_open_set(dev, &path, 1, NULL, &files))
 			return failed("%s", gpunvme_errmsg());
 		ms[i] = (double)(now_ns() - began) / 1e6;
 		if (!i)
 			f->peak_bytes = peak() - before;
-		gpunvme_files_get_info(files, &f->info);
+		gpunvme_file_get_info(files, &f->info);
 		if (i == 2)
 			ret = time_finds(files, gpu, f);
-		gpunvme_files_close(files);
+		gpunvme_file_close(files);
 	}
 	qsort(ms, 3, sizeof(*ms), by_value);
 	f->all_ms = ms[1];

@@ -327,7 +327,7 @@ GPUNVME_STATIC_ASSERT(sizeof(struct gpunvme_dname) == 16, "dname layout");
 
 /*
  * Many files as a kernel sees them. Names are in the order of their hashes, each file's first one. A bucket has the names whose
- * hashes begin with its number. Its word is the number of its first name. See files.h (host) and device.h (kernels).
+ * hashes begin with its number. Its word is the number of its first name. See file.h (host) and device.h (kernels).
  */
 struct gpunvme_dfiles {
 	struct gpunvme_head head; /* GPUNVME_KIND_FILES */

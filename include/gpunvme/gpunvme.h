@@ -18,7 +18,6 @@
 #include <gpunvme/dev.h>
 #include <gpunvme/dq.h>
 #include <gpunvme/file.h>
-#include <gpunvme/files.h>
 #include <gpunvme/gpu.h>
 #include <gpunvme/mem.h>
 #include <gpunvme/ns.h>

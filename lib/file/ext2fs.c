@@ -167,7 +167,7 @@ int gnv_session_open(struct gnv_reader *r, struct gnv_session *s)
 /* ---- A file ---- */
 
 /* Inode flags of Documentation/filesystems/ext4/inodes.rst. */
-static int check_inode(const struct ext2_inode *inode, const char *path, struct gpunvme_file *file)
+static int check_inode(const struct ext2_inode *inode, const char *path, struct gnv_extents *file)
 {
 	const char *why = inode->i_flags & EXT4_ENCRYPT_FL	 ? "encrypted"
 			  : inode->i_flags & EXT2_COMPR_FL	 ? "compressed"
@@ -203,7 +203,7 @@ static void describe(ext2_filsys fs, ext2_ino_t ino, const struct ext2_inode_lar
 	}
 }
 
-static int walk(struct gnv_session *s, ext2_ino_t ino, struct ext2_inode *inode, const char *path, struct gpunvme_file *file)
+static int walk(struct gnv_session *s, ext2_ino_t ino, struct ext2_inode *inode, const char *path, struct gnv_extents *file)
 {
 	const uint64_t block = s->fs->blocksize;
 	struct ext2fs_extent e;
@@ -216,7 +216,7 @@ static int walk(struct gnv_session *s, ext2_ino_t ino, struct ext2_inode *inode,
 	err = ext2fs_extent_get(handle, EXT2_EXTENT_ROOT, &e);
 	while (!err && !ret) {
 		if (e.e_flags & EXT2_EXTENT_FLAGS_LEAF && !(e.e_flags & EXT2_EXTENT_FLAGS_UNINIT))
-			ret = gnv_file_add(file, e.e_lblk * block, e.e_pblk * block, e.e_len * block);
+			ret = gnv_extents_add(file, e.e_lblk * block, e.e_pblk * block, e.e_len * block);
 		err = ext2fs_extent_get(handle, EXT2_EXTENT_NEXT, &e);
 	}
 	ext2fs_extent_free(handle);
@@ -227,7 +227,7 @@ static int walk(struct gnv_session *s, ext2_ino_t ino, struct ext2_inode *inode,
 
 struct blocks {
 	struct gnv_session *s;
-	struct gpunvme_file *file;
+	struct gnv_extents *file;
 	uint64_t count;
 };
 
@@ -239,12 +239,12 @@ static int add_block(ext2_filsys fs, blk64_t *at, e2_blkcnt_t number, blk64_t re
 	if (++b->count > ext2fs_blocks_count(fs->super))
 		b->s->ret = gnv_fail(-EUCLEAN, "the file has more blocks than its file system: check it with e2fsck");
 	else
-		b->s->ret = gnv_file_add(b->file, (uint64_t)number * fs->blocksize, *at * fs->blocksize, fs->blocksize);
+		b->s->ret = gnv_extents_add(b->file, (uint64_t)number * fs->blocksize, *at * fs->blocksize, fs->blocksize);
 	return b->s->ret ? BLOCK_ABORT : 0;
 }
 
 /* A file without extents, as ext2 and ext3 have them. */
-static int walk_blocks(struct gnv_session *s, ext2_ino_t ino, const char *path, struct gpunvme_file *file)
+static int walk_blocks(struct gnv_session *s, ext2_ino_t ino, const char *path, struct gnv_extents *file)
 {
 	struct blocks b = { s, file, 0 };
 	errcode_t err = ext2fs_block_iterate3(s->fs, ino, BLOCK_FLAG_READ_ONLY | BLOCK_FLAG_DATA_ONLY, NULL, add_block, &b);
@@ -252,7 +252,7 @@ static int walk_blocks(struct gnv_session *s, ext2_ino_t ino, const char *path, 
 	return err || s->ret ? gnv_session_failed(s, err, path) : 0;
 }
 
-int gnv_session_file(struct gnv_session *s, ext2_ino_t ino, const char *path, struct gpunvme_file *file)
+int gnv_session_file(struct gnv_session *s, ext2_ino_t ino, const char *path, struct gnv_extents *file)
 {
 	struct ext2_inode_large large = { 0 };
 	struct ext2_inode *inode = (struct ext2_inode *)(void *)&large;
@@ -273,21 +273,6 @@ int gnv_session_find(struct gnv_session *s, const char *path, ext2_ino_t *ino)
 	errcode_t err = ext2fs_namei_follow(s->fs, EXT2_ROOT_INO, EXT2_ROOT_INO, path, ino);
 
 	return err ? gnv_session_failed(s, err, path) : 0;
-}
-
-int gnv_ext2fs_find(struct gnv_reader *r, const char *path, struct gpunvme_file *file)
-{
-	struct gnv_session s;
-	ext2_ino_t ino;
-	int ret = gnv_session_open(r, &s);
-
-	if (ret)
-		return ret;
-	ret = gnv_session_find(&s, path, &ino);
-	if (!ret)
-		ret = gnv_session_file(&s, ino, path, file);
-	ext2fs_free(s.fs);
-	return ret;
 }
 
 /* ---- A directory ---- */

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "file/ext2fs.h"
-#include "file/files.h"
+#include "file/file.h"
 #include "file/session.h"
 #include "util/bits.h"
 
@@ -56,7 +56,7 @@ static int join(const struct tree *t, const char *name, const char **path)
 		len--;
 	if (len + 1 + more > GNV_PATH_ROOM)
 		return gnv_fail(-ENAMETOOLONG, "below a directory is a path that has more than 4095 bytes");
-	ret = gnv_names_room(&t->fill->files->names, len + 1 + more, &room);
+	ret = gnv_names_room(&t->fill->set->names, len + 1 + more, &room);
 	if (ret)
 		return ret;
 	memcpy(room, dir, len);
@@ -125,7 +125,7 @@ static int walk_tree(struct tree *t, ext2_ino_t ino, const char *name)
 static int gather_dir(struct gnv_session *s, struct gnv_fill *fill, ext2_ino_t ino, const char *name)
 {
 	struct tree t = { .s = s, .fill = fill, .seen = calloc(s->fs->super->s_inodes_count / 8 + 1, 1) };
-	const uint32_t from = fill->files->info.files;
+	const uint32_t from = fill->set->info.files;
 	int ret = t.seen ? walk_tree(&t, ino, name) : gnv_fail(-ENOMEM, "out of memory");
 
 	if (!ret)
@@ -144,25 +144,25 @@ static int gather_one(struct gnv_lookup *l, struct gnv_fill *fill, const char *p
 	int ret = gnv_lookup(l, path, &inode, &ino);
 
 	/* What is listed the caller has, too; twice, because pieces of memory are not filled to the end. */
-	fill->files->names.max += 2 * len;
+	fill->set->names.max += 2 * len;
 	if (!ret)
-		ret = gnv_names_room(&fill->files->names, len, &name);
+		ret = gnv_names_room(&fill->set->names, len, &name);
 	if (ret)
 		return ret;
 	memcpy(name, path, len);
-	return LINUX_S_ISDIR(inode.i_mode) ? gather_dir(l->s, fill, ino, name) : gnv_fill_name(fill, name, ino);
+	return LINUX_S_ISDIR(inode.i_mode) && !fill->alone ? gather_dir(l->s, fill, ino, name) : gnv_fill_name(fill, name, ino);
 }
 
 struct reading {
 	struct gnv_session *s;
-	const struct gpunvme_files *files;
+	const struct gpunvme_file *set;
 };
 
-static int read_inode(void *ctx, uint32_t number, const char *name, struct gpunvme_file *file)
+static int read_inode(void *ctx, uint32_t number, const char *name, struct gnv_extents *file)
 {
 	const struct reading *reading = ctx;
 
-	return gnv_session_file(reading->s, (ext2_ino_t)reading->files->many[number].inode, name, file);
+	return gnv_session_file(reading->s, (ext2_ino_t)reading->set->many[number].inode, name, file);
 }
 
 /*
@@ -179,7 +179,7 @@ static void set_limits(const struct gnv_session *s, struct gnv_lookup *l, struct
 
 	fill->extents_max = ext2fs_blocks_count(s->fs->super);
 	fill->names_max = s->names_max + listed;
-	fill->files->names.max = gnv_min(NAMES_LEAST + 8 * gnv_min(bytes, GNV_NAMES_MOST), GNV_NAMES_MOST);
+	fill->set->names.max = gnv_min(NAMES_LEAST + 8 * gnv_min(bytes, GNV_NAMES_MOST), GNV_NAMES_MOST);
 	l->names.max = gnv_min(bytes + DIR_MORE, GNV_NAMES_MOST);
 }
 
@@ -187,7 +187,7 @@ int gnv_ext2fs_gather(struct gnv_reader *r, const char *const *paths, uint32_t c
 {
 	struct gnv_session s;
 	struct gnv_lookup lookup = { .s = &s };
-	struct reading reading = { &s, fill->files };
+	struct reading reading = { &s, fill->set };
 	int ret = gnv_session_open(r, &s);
 
 	if (ret)

@@ -43,6 +43,6 @@ static bool frozen(const uint8_t *head)
 const struct gnv_fs gnv_fs_ext4 = {
 	.name = "ext4", .magic = 0xef53, .super = SUPER, .bytes = 1024, .known = known, .check = check, .frozen = frozen,
 #if GNV_WITH_EXT4
-	.find = gnv_ext2fs_find, .list = gnv_ext2fs_list, .gather = gnv_ext2fs_gather,
+	.list = gnv_ext2fs_list, .gather = gnv_ext2fs_gather,
 #endif
 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Files by name and what all of them share. */
+/* Files, one or many: how they are opened, and closed. */
 #include "file/file.h"
 
 #include <errno.h>
@@ -7,154 +7,94 @@
 #include <string.h>
 
 #include "file/file_live.h"
-#include "file/file_map.h"
 #include "file/partition.h"
 #include "util/bits.h"
-#include "util/checked.h"
 #include "util/entry.h"
 #include "util/opts.h"
 #include "util/process.h"
 
-/* ---- Extents ---- */
-
-struct gpunvme_file *gnv_file_new(void)
+static struct gpunvme_file *set_new(void)
 {
-	struct gpunvme_file *file = calloc(1, sizeof(*file));
+	struct gpunvme_file *set = calloc(1, sizeof(*set));
 
-	if (!file) {
+	if (!set) {
 		gnv_fail(-ENOMEM, "out of memory");
 		return NULL;
 	}
-	file->process = gnv_process();
-	file->info.size = sizeof(file->info);
-	gnv_shows_init(&file->shows);
-	return file;
+	set->process = gnv_process();
+	set->info.size = sizeof(set->info);
+	gnv_shows_init(&set->shows);
+	return set;
 }
 
-static int grow(struct gnv_runs *runs)
+GPUNVME_API int gpunvme_file_close(struct gpunvme_file *file)
 {
-	const uint32_t room = runs->room ? 2 * runs->room : 16;
-	struct gnv_run *more;
-
-	if (runs->count < runs->room)
-		return 0;
-	more = room > runs->room ? realloc(runs->run, room * sizeof(*more)) : NULL;
-	if (!more)
-		return gnv_fail(-ENOMEM, "out of memory");
-	runs->run = more;
-	runs->room = room;
-	return 0;
-}
-
-int gnv_file_add(struct gpunvme_file *file, uint64_t pos, uint64_t at, uint64_t len)
-{
-	struct gnv_runs *runs = &file->gathered;
-	struct gnv_run *last = runs->count ? &runs->run[runs->count - 1] : NULL;
-	uint64_t end;
 	int ret;
 
-	if (!len || gnv_add_overflow(pos, len, &end) || gnv_add_overflow(at, len, &end) || (last && pos < last->pos + last->len))
-		return gnv_fail(-EUCLEAN, "the extents of the file make no sense: check its file system");
-	if (last && pos == last->pos + last->len && at == last->at + last->len) {
-		last->len += len;
+	if (!file)
 		return 0;
+	if (gnv_foreign(file->process))
+		return -ECHILD;
+	gnv_shows_end(&file->shows);
+	gnv_names_free(&file->names);
+	ret = gnv_live_end(file->live);
+	free(file->bucket);
+	free(file->name);
+	free(file->extent);
+	free(file->entry);
+	free(file->many);
+	free(file);
+	return ret;
+}
+
+/* ---- What was filled ---- */
+
+static void describe(struct gnv_fill *fill)
+{
+	struct gpunvme_file *set = fill->set;
+	struct gpunvme_file_info *info = &set->info;
+
+	for (uint32_t i = 0; i < info->files; i++)
+		info->bytes += set->entry[i].bytes;
+	info->extents = set->extents;
+	info->writable = (fill->opts.flags & GPUNVME_FILE_WRITE) != 0;
+	info->lba_size = fill->r.ns.info.lba_size;
+	info->nsid = fill->r.ns.info.nsid;
+	memcpy(info->uuid, fill->super.uuid, sizeof(info->uuid));
+	if (fill->super.fs)
+		memcpy(info->fs, fill->super.fs->name, sizeof(info->fs));
+	set->device = fill->r.device;
+}
+
+static void weigh(struct gpunvme_file *set)
+{
+	struct gnv_part part[GNV_PARTS];
+
+	gnv_file_parts(set, part);
+	for (unsigned i = 0; i < GNV_PARTS; i++)
+		set->info.lane_bytes += gnv_align_up(part[i].len, GNV_PART_ALIGN);
+	set->info.host_bytes = set->names.bytes + set->file_room * (sizeof(*set->many) + sizeof(*set->entry)) +
+				  set->extent_room * sizeof(*set->extent) + part[GNV_PART_NAMES].len + part[GNV_PART_BUCKETS].len +
+				  gnv_live_bytes(set);
+}
+
+/* What was filled becomes the caller's, or goes. */
+static int finish(struct gnv_fill *fill, int ret, struct gpunvme_file **out)
+{
+	if (!ret) {
+		describe(fill);
+		ret = gnv_names_index(fill->set);
 	}
-	ret = grow(runs);
-	if (!ret)
-		runs->run[runs->count++] = (struct gnv_run){ pos, at, len };
-	return ret;
-}
-
-/* Room for as many extents as there are runs. */
-static int make_room(struct gpunvme_file *file)
-{
-	struct gpunvme_dextent *more;
-
-	if (file->gathered.count <= file->room)
-		return 0;
-	more = realloc(file->extent, file->gathered.count * sizeof(*more));
-	if (!more)
-		return gnv_fail(-ENOMEM, "out of memory");
-	file->extent = more;
-	file->room = file->gathered.count;
-	return 0;
-}
-
-static int seal(const struct gnv_run *run, const struct gnv_reader *r, struct gpunvme_dextent *e)
-{
-	const uint32_t size = r->ns.info.lba_size;
-
-	if (!gnv_within(run->at, run->len, r->bytes))
-		return gnv_fail(-EUCLEAN, "the file has blocks that lie outside its file system: check it");
-	if ((run->pos | (r->first + run->at) | run->len) % size)
-		return gnv_fail(-EOPNOTSUPP, "the blocks of the file system are not whole blocks of namespace %u, which have %u bytes",
-				r->ns.info.nsid, size);
-	*e = (struct gpunvme_dextent){ run->pos / size, (r->first + run->at) / size, run->len / size };
-	return 0;
-}
-
-/* What lies after the end of the file goes. */
-static void cut(struct gpunvme_file *file, uint64_t end)
-{
-	struct gpunvme_dextent *last;
-
-	while (file->extents && file->extent[file->extents - 1].pos >= end)
-		file->extents--;
-	if (!file->extents)
-		return;
-	last = &file->extent[file->extents - 1];
-	last->nblocks = gnv_min(last->nblocks, end - last->pos);
-}
-
-int gnv_file_seal(struct gpunvme_file *file, const struct gnv_reader *r)
-{
-	const struct gpunvme_ns_info *ns = &r->ns.info;
-	const uint64_t end = file->info.bytes / ns->lba_size + (file->info.bytes % ns->lba_size != 0);
-	uint64_t bytes;
-	int ret;
-	uint32_t i;
-
-	if (gnv_mul_overflow(end, (uint64_t)ns->lba_size, &bytes))
-		return gnv_fail(-EFBIG, "the file claims %llu bytes, and its last block of %u would end after what 64 bits count",
-				(unsigned long long)file->info.bytes, ns->lba_size);
-	ret = make_room(file);
-	for (i = 0; i < file->gathered.count && !ret; i++)
-		ret = seal(&file->gathered.run[i], r, &file->extent[i]);
-	if (ret)
+	if (ret) {
+		gpunvme_file_close(fill->set);
 		return ret;
-	file->extents = file->gathered.count;
-	file->gathered.count = 0;
-	cut(file, end);
-	file->info.extents = file->extents;
-	file->info.lba_size = ns->lba_size;
-	file->info.nsid = ns->nsid;
-	file->device = r->device;
+	}
+	weigh(fill->set);
+	*out = fill->set;
 	return 0;
 }
 
-int gnv_file_permit(struct gpunvme_file *file, const struct gpunvme_file_opts *opts, const struct gpunvme_ns_info *ns)
-{
-	if (!(opts->flags & GPUNVME_FILE_WRITE))
-		return 0;
-	if (file->unwritable)
-		return gnv_fail(-EOPNOTSUPP, "the file cannot be written in place: %s", file->unwritable);
-	if (ns->read_only)
-		return gnv_fail(-EROFS, "namespace %u cannot be written: it is write protected, or the device was opened read-only",
-				ns->nsid);
-	file->info.writable = 1;
-	return 0;
-}
-
-/* ---- By name ---- */
-
-int gnv_file_opts(struct gpunvme_file_opts *opts, const struct gpunvme_file_opts *user)
-{
-	int ret = gnv_opts_copy(opts, user, gpunvme_file_opts);
-
-	if (!ret && (opts->flags & ~(uint32_t)GPUNVME_FILE_WRITE || opts->reserved))
-		ret = gnv_fail(-EINVAL, "unknown file flags 0x%x; valid: GPUNVME_FILE_WRITE", opts->flags);
-	return ret;
-}
+/* ---- By name, of what is not mounted ---- */
 
 /* How deep a path ends, with the name of @len bytes at @name after @depth others; negative: above the root. */
 static int deeper(int depth, const char *name, size_t len)
@@ -187,58 +127,30 @@ int gnv_fs_open(struct gpunvme_dev *dev, const struct gpunvme_file_opts *opts, s
 	ret = opts->partition ? gnv_partition_select(r, opts->partition) : 0;
 	if (!ret)
 		ret = gnv_super_read(r, super);
-	if (!ret && !super->fs->find)
+	if (!ret && !super->fs->gather)
 		ret = gnv_fail(-EOPNOTSUPP, super->fs == &gnv_fs_ext4
 			       ? "this build of the library has no libext2fs: install it (libext2fs-dev) and build again"
 			       : "a file on XFS or btrfs is found by its map only: mount it with -o ro (XFS: ro,norecovery), `gpunvme extents "
-				 "FILE >map`, and give the text to gpunvme_file_map()");
+				 "FILE >map`, and open the text as GPUNVME_FILE_MAP");
 	if (ret)
 		gnv_reader_close(r);
 	return ret;
 }
 
-static int find(struct gnv_reader *r, const struct gnv_super *super, const char *path, const struct gpunvme_file_opts *opts,
-		struct gpunvme_file **out)
+static int fill_unmounted(struct gpunvme_dev *dev, const char *const *paths, uint32_t count, struct gnv_fill *fill)
 {
-	struct gpunvme_file *file = gnv_file_new();
-	int ret;
+	int ret = 0;
 
-	if (!file)
-		return -ENOMEM;
-	memcpy(file->info.fs, super->fs->name, sizeof(file->info.fs));
-	memcpy(file->info.uuid, super->uuid, sizeof(super->uuid));
-	ret = super->fs->find(r, path, file);
-	gnv_map_freeze(file, super);
+	for (uint32_t i = 0; i < count && !ret; i++)
+		ret = gnv_path_check(paths[i]);
 	if (!ret)
-		ret = gnv_file_seal(file, r);
-	if (!ret)
-		ret = gnv_file_permit(file, opts, &r->ns.info);
-	if (ret)
-		gpunvme_file_close(file);
-	else
-		*out = file;
-	return ret;
-}
-
-GPUNVME_API int gpunvme_file_open(struct gpunvme_dev *dev, const char *path, const struct gpunvme_file_opts *user,
-				  struct gpunvme_file **file)
-{
-	struct gpunvme_file_opts opts = GPUNVME_FILE_OPTS_INIT;
-	struct gnv_super super;
-	struct gnv_reader r;
-	int ret;
-
-	if (!dev || !path || !file)
-		return gnv_null("dev, path and file");
-	ret = gnv_file_opts(&opts, user);
-	if (!ret)
-		ret = gnv_path_check(path);
-	if (!ret)
-		ret = gnv_fs_open(dev, &opts, &r, &super);
+		ret = gnv_fs_open(dev, &fill->opts, &fill->r, &fill->super);
 	if (ret)
 		return ret;
-	ret = find(&r, &super, path, &opts, file);
-	gnv_reader_close(&r);
+	fill->scratch = gnv_extents_new();
+	ret = fill->scratch ? fill->super.fs->gather(&fill->r, paths, count, fill) : -ENOMEM;
+	gnv_extents_free(fill->scratch);
+	gnv_reader_close(&fill->r);
 	return ret;
 }
 
@@ -252,7 +164,9 @@ GPUNVME_API int gpunvme_file_list(struct gpunvme_dev *dev, const char *path, con
 
 	if (!dev || !path || !fn)
 		return gnv_null("dev, path and fn");
-	ret = gnv_file_opts(&opts, user);
+	ret = gnv_opts_copy(&opts, user, gpunvme_file_opts);
+	if (!ret && (opts.flags || opts.how))
+		ret = gnv_fail(-EINVAL, "a directory is listed of what is not mounted: gpunvme_file_opts.flags and .how must be 0");
 	if (!ret)
 		ret = gnv_path_check(path);
 	if (!ret)
@@ -264,18 +178,64 @@ GPUNVME_API int gpunvme_file_list(struct gpunvme_dev *dev, const char *path, con
 	return ret;
 }
 
-GPUNVME_API int gpunvme_file_close(struct gpunvme_file *file)
-{
-	int ret;
+/* ---- All ways ---- */
 
-	if (!file)
-		return 0;
-	if (gnv_foreign(file->process))
-		return -ECHILD;
-	gnv_shows_end(&file->shows);
-	ret = gnv_live_end(file->live);
-	free(file->gathered.run);
-	free(file->extent);
-	free(file);
-	return ret;
+static const struct {
+	gnv_fill_fn *fill;
+	bool partition; /* is not known otherwise */
+	bool names;     /* has none of its own */
+} ways[] = {
+	[GPUNVME_FILE_UNMOUNTED] = { .fill = fill_unmounted, .partition = true },
+	[GPUNVME_FILE_MAP] = { .fill = gnv_fill_maps, .names = true },
+	[GPUNVME_FILE_MOUNTED] = { .fill = gnv_fill_mounted },
+};
+
+static int check_opts(const struct gpunvme_file_opts *opts, bool alone)
+{
+	const uint32_t flags = GPUNVME_FILE_WRITE | (alone ? 0 : GPUNVME_FILE_SKIP);
+
+	if (opts->flags & ~flags)
+		return gnv_fail(-EINVAL, "unknown file flags 0x%x; valid: GPUNVME_FILE_WRITE, and of a set GPUNVME_FILE_SKIP", opts->flags);
+	if (opts->how >= GNV_ARRAY_LEN(ways))
+		return gnv_fail(-EINVAL, "gpunvme_file_opts.how is %u, no way to open files", opts->how);
+	if (opts->partition && !ways[opts->how].partition)
+		return gnv_fail(-EINVAL, "which partition it is, is known from the map or mount: gpunvme_file_opts.partition must be 0");
+	if (opts->names && !ways[opts->how].names)
+		return gnv_fail(-EINVAL, "gpunvme_file_opts.names are for maps: paths are names");
+	return 0;
+}
+
+static int open_all(struct gpunvme_dev *dev, const char *const *names, uint32_t count, const struct gpunvme_file_opts *user,
+		    bool alone, struct gpunvme_file **file)
+{
+	struct gnv_fill fill = { .opts = GPUNVME_FILE_OPTS_INIT, .alone = alone, .extents_max = UINT64_MAX, .names_max = UINT64_MAX };
+	int ret = gnv_opts_copy(&fill.opts, user, gpunvme_file_opts);
+
+	if (!ret)
+		ret = check_opts(&fill.opts, alone);
+	if (ret)
+		return ret;
+	fill.set = set_new();
+	if (!fill.set)
+		return -ENOMEM;
+	return finish(&fill, ways[fill.opts.how].fill(dev, names, count, &fill), file);
+}
+
+GPUNVME_API int gpunvme_file_open(struct gpunvme_dev *dev, const char *name, const struct gpunvme_file_opts *opts,
+				  struct gpunvme_file **file)
+{
+	if (!dev || !name || !file)
+		return gnv_null("dev, name and file");
+	return open_all(dev, &name, 1, opts, true, file);
+}
+
+GPUNVME_API int gpunvme_file_open_set(struct gpunvme_dev *dev, const char *const *names, uint32_t count,
+				      const struct gpunvme_file_opts *opts, struct gpunvme_file **file)
+{
+	if (!dev || !names || !count || !file)
+		return gnv_fail(-EINVAL, "gpunvme_file_open_set: dev, names and file must not be NULL, and count not 0");
+	for (uint32_t i = 0; i < count; i++)
+		if (!names[i])
+			return gnv_fail(-EINVAL, "gpunvme_file_open_set: name %u is NULL", i);
+	return open_all(dev, names, count, opts, false, file);
 }

@@ -6,46 +6,76 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "file/fs.h"
 #include "file/file_map.h"
 #include "os/linux/fork.h"
 #include "os/linux/lease.h"
-#include "util/bits.h"
+#include "util/checked.h"
 #include "util/entry.h"
 #include "util/process.h"
 
 /* ---- Where it lies ---- */
 
+struct gnv_live *gnv_live_new(struct gpunvme_file *set)
+{
+	set->live = calloc(1, sizeof(*set->live));
+	if (set->live)
+		set->live->fd = -1;
+	else
+		gnv_fail(-ENOMEM, "out of memory");
+	return set->live;
+}
+
+uint64_t gnv_live_bytes(const struct gpunvme_file *set)
+{
+	if (!set->live)
+		return 0;
+	return sizeof(*set->live) + (set->live->was ? set->info.files * sizeof(*set->live->was) : 0);
+}
+
 static int add(void *ctx, uint64_t pos, uint64_t at, uint64_t len)
 {
-	return gnv_file_add(ctx, pos, at, len);
+	return gnv_extents_add(ctx, pos, at, len);
 }
 
-/* Extents as they are now. */
-static int map(const struct gnv_live *live, struct gpunvme_file *file, struct gnv_os_mapped *m)
+int gnv_live_map(int fd, const char *name, struct gnv_extents *file, struct gnv_os_mapped *m)
 {
-	int ret = gnv_os_map_fd(live->fd, live->name, m, add, file);
+	int ret = gnv_os_map_fd(fd, name, m, add, file);
 
 	file->info.bytes = ret ? 0 : m->bytes;
-	if (ret)
-		return ret;
-	return gnv_file_seal(file, &live->place);
+	return ret;
 }
 
-static void describe(struct gpunvme_file *file, const struct gnv_os_mapped *m)
+static void describe(struct gpunvme_file_info *info, const struct gnv_os_mapped *m)
 {
-	file->info.inode = m->inode;
-	file->info.mtime = m->mtime;
-	file->info.mtime_ns = m->mtime_ns;
-	file->info.generation = m->generation;
-	file->info.block = m->block;
+	info->inode = m->inode;
+	info->mtime = m->mtime;
+	info->mtime_ns = m->mtime_ns;
+	info->generation = m->generation;
+	info->block = m->block;
 }
 
 /* ---- What has changed ---- */
 
-static int changed(const struct gnv_live *live, const char *how)
+int gnv_live_changed(const char *name, const char *how)
 {
-	return gnv_fail(-ESTALE, "%s has changed: %s", live->name, how);
+	return gnv_fail(-ESTALE, "%s has changed: %s", name, how);
+}
+
+int gnv_live_changed_bytes(const char *name, uint64_t was, uint64_t now)
+{
+	return gnv_fail(-ESTALE, "%s has changed: it had %llu bytes, and has %llu", name, (unsigned long long)was,
+			(unsigned long long)now);
+}
+
+int gnv_live_compare_extents(const struct gpunvme_file *set, uint32_t number, const char *name, struct gnv_extents *now)
+{
+	const struct gpunvme_dentry *was = &set->entry[number];
+	int ret = gnv_extents_seal(now, &set->live->place);
+
+	if (ret || (now->extents == was->extents &&
+		    (!was->extents || memcmp(now->extent, set->extent + was->first, was->extents * sizeof(*now->extent)) == 0)))
+		return ret;
+	return gnv_fail(-ESTALE, "%s has changed: its blocks lie elsewhere (%u extents, before %u)", name, now->extents, was->extents);
 }
 
 static int compare_inode(const struct gnv_live *live, const struct gnv_os_mapped *now)
@@ -53,12 +83,11 @@ static int compare_inode(const struct gnv_live *live, const struct gnv_os_mapped
 	const struct gnv_os_mapped *was = &live->mapped;
 
 	if (!now->links && was->links)
-		return changed(live, "it was deleted");
+		return gnv_live_changed(live->name, "it was deleted");
 	if (now->bytes != was->bytes)
-		return gnv_fail(-ESTALE, "%s has changed: it had %llu bytes, and has %llu", live->name,
-				(unsigned long long)was->bytes, (unsigned long long)now->bytes);
+		return gnv_live_changed_bytes(live->name, was->bytes, now->bytes);
 	if (now->mtime != was->mtime || now->mtime_ns != was->mtime_ns)
-		return changed(live, "it was written to");
+		return gnv_live_changed(live->name, "it was written to");
 	return 0;
 }
 
@@ -67,31 +96,23 @@ static int compare_ctime(const struct gnv_live *live, const struct gnv_os_mapped
 {
 	if (now->ctime == live->mapped.ctime && now->ctime_ns == live->mapped.ctime_ns)
 		return 0;
-	return changed(live, "its owner, mode, times, names or attributes are others, and its data may be");
-}
-
-static int compare_extents(const struct gnv_live *live, const struct gpunvme_file *was, const struct gpunvme_file *now)
-{
-	if (was->extents == now->extents &&
-	    (!was->extents || memcmp(was->extent, now->extent, was->extents * sizeof(*was->extent)) == 0))
-		return 0;
-	return gnv_fail(-ESTALE, "%s has changed: its blocks lie elsewhere (%u extents, before %u)", live->name, now->extents,
-			was->extents);
+	return gnv_live_changed(live->name, "its owner, mode, times, names or attributes are others, and its data may be");
 }
 
 /* Where it lies now is compared; *m is as it is. */
 static int compare_map(const struct gpunvme_file *file, struct gnv_os_mapped *m)
 {
-	struct gpunvme_file *now = gnv_file_new();
-	int ret = now ? map(file->live, now, m) : -ENOMEM;
+	const struct gnv_live *live = file->live;
+	struct gnv_extents *now = gnv_extents_new();
+	int ret = now ? gnv_live_map(live->fd, live->name, now, m) : -ENOMEM;
 
 	if (ret == -EBUSY)
-		ret = changed(file->live, "it is being written to");
+		ret = gnv_live_changed(live->name, "it is being written to");
 	if (!ret)
-		ret = compare_inode(file->live, m);
+		ret = compare_inode(live, m);
 	if (!ret)
-		ret = compare_extents(file->live, file, now);
-	gpunvme_file_close(now);
+		ret = gnv_live_compare_extents(file, 0, live->name, now);
+	gnv_extents_free(now);
 	return ret;
 }
 
@@ -119,21 +140,11 @@ static int check_sharing(const struct gnv_live *live, const struct gnv_os_mapped
 			live->name);
 }
 
-/* A file that was opened by gpunvme_file_live(), in this process. */
-static int check_live(const struct gpunvme_file *file, const char *call)
-{
-	if (!file || !file->live)
-		return gnv_fail(-EINVAL, "%s: the file must be one of gpunvme_file_live()", call);
-	return gnv_foreign(file->process) ? -ECHILD : 0;
-}
-
-GPUNVME_API int gpunvme_file_check(const struct gpunvme_file *file)
+static int check_one(const struct gpunvme_file *file)
 {
 	struct gnv_os_mapped m;
-	int ret = check_live(file, "gpunvme_file_check");
+	int ret = file->live->leased ? gnv_os_leased(file->live->fd, file->live->name) : 0;
 
-	if (!ret && file->live->leased)
-		ret = gnv_os_leased(file->live->fd, file->live->name);
 	if (!ret)
 		ret = compare(file, &m);
 	if (!ret)
@@ -141,16 +152,30 @@ GPUNVME_API int gpunvme_file_check(const struct gpunvme_file *file)
 	return ret;
 }
 
+GPUNVME_API int gpunvme_file_check(const struct gpunvme_file *file, uint32_t first, uint32_t count)
+{
+	int ret = 0;
+
+	if (!file || !file->live)
+		return gnv_fail(-EINVAL, "gpunvme_file_check: the file must have been opened with GPUNVME_FILE_MOUNTED");
+	if (gnv_foreign(file->process))
+		return -ECHILD;
+	if (!gnv_within(first, count, file->info.files))
+		return gnv_fail(-ENOENT, "there are no files %u to %llu: the table has %u", first, (unsigned long long)first + count,
+				file->info.files);
+	for (uint32_t i = first; i < first + count && !ret; i++)
+		ret = file->live->fd < 0 ? gnv_live_check_set(file, i) : check_one(file);
+	return ret;
+}
+
 /* ---- Opening ---- */
 
-static int open_live(struct gpunvme_file *file, const char *path)
+static int open_one(struct gpunvme_file *file, const char *path)
 {
-	struct gnv_live *live = calloc(1, sizeof(*live));
+	struct gnv_live *live = gnv_live_new(file);
 
 	if (!live)
-		return gnv_fail(-ENOMEM, "out of memory");
-	file->live = live;
-	live->fd = -1;
+		return -ENOMEM;
 	live->name = strdup(path);
 	if (!live->name)
 		return gnv_fail(-ENOMEM, "out of memory");
@@ -159,62 +184,39 @@ static int open_live(struct gpunvme_file *file, const char *path)
 	return live->fd < 0 ? live->fd : gnv_os_describe(live->fd, path, &live->mapped);
 }
 
-static int find(struct gpunvme_file *file, struct gpunvme_dev *dev, uint32_t nsid)
+static int fill(struct gnv_fill *fill, struct gnv_live *live)
 {
-	struct gnv_live *live = file->live;
-	struct gnv_super super;
-	struct gnv_reader r;
-	int ret = gnv_live_find(dev, nsid, &live->mapped, &r, &super);
+	int ret = gnv_live_map(live->fd, live->name, fill->scratch, &live->mapped);
 
 	if (ret)
 		return ret;
-	memcpy(file->info.fs, super.fs->name, sizeof(file->info.fs));
-	memcpy(file->info.uuid, super.uuid, sizeof(super.uuid));
-	gnv_map_freeze(file, &super);
-	gnv_reader_close(&r);
-	live->place = r;
-	ret = map(live, file, &live->mapped);
-	if (!ret)
-		describe(file, &live->mapped);
-	return ret;
+	describe(&fill->scratch->info, &live->mapped);
+	ret = gnv_fill_copy(fill, live->name, live->mapped.inode);
+	return ret ? ret : gnv_fill_set(fill, 0);
 }
 
-int gnv_live_opts(const struct gpunvme_file_opts *opts, const char *what)
+static int fill_one(struct gpunvme_dev *dev, const char *path, struct gnv_fill *f)
 {
-	if (opts->flags & GPUNVME_FILE_WRITE)
-		return gnv_fail(-EINVAL,
-				"a file of a mounted file system is written under a lease only: open it by gpunvme_file_live(), "
-				"without GPUNVME_FILE_WRITE, and call gpunvme_file_lease()");
-	if (opts->partition)
-		return gnv_fail(-EINVAL, "which partition it is, is known from the mount: %s.partition must be 0", what);
-	return 0;
-}
+	int ret = open_one(f->set, path);
 
-GPUNVME_API int gpunvme_file_live(struct gpunvme_dev *dev, const char *path, const struct gpunvme_file_opts *user,
-				  struct gpunvme_file **out)
-{
-	struct gpunvme_file_opts opts = GPUNVME_FILE_OPTS_INIT;
-	struct gpunvme_file *file;
-	int ret;
-
-	if (!dev || !path || !out)
-		return gnv_null("dev, path and file");
-	ret = gnv_file_opts(&opts, user);
 	if (!ret)
-		ret = gnv_live_opts(&opts, "gpunvme_file_opts");
+		ret = gnv_live_find(dev, f->opts.nsid, &f->set->live->mapped, &f->r, &f->super);
 	if (ret)
 		return ret;
-	file = gnv_file_new();
-	if (!file)
-		return -ENOMEM;
-	ret = open_live(file, path);
-	if (!ret)
-		ret = find(file, dev, opts.nsid);
-	if (ret)
-		gpunvme_file_close(file);
-	else
-		*out = file;
+	gnv_reader_close(&f->r);
+	f->set->live->place = f->r;
+	f->scratch = gnv_extents_new();
+	ret = f->scratch ? fill(f, f->set->live) : -ENOMEM;
+	gnv_extents_free(f->scratch);
 	return ret;
+}
+
+int gnv_fill_mounted(struct gpunvme_dev *dev, const char *const *paths, uint32_t count, struct gnv_fill *fill)
+{
+	if (fill->opts.flags & GPUNVME_FILE_WRITE)
+		return gnv_fail(-EINVAL, "a file of a mounted file system is written under a lease only: open it by gpunvme_file_open(), "
+					 "without GPUNVME_FILE_WRITE, and call gpunvme_file_lease()");
+	return fill->alone ? fill_one(dev, paths[0], fill) : gnv_fill_mounted_set(dev, paths, count, fill);
 }
 
 /* ---- The lease ---- */
@@ -250,12 +252,20 @@ static int settle(const struct gpunvme_file *file, struct gnv_os_mapped *m)
 	return ret;
 }
 
+/* One that was opened for itself, in this process. */
+static int check_single(const struct gpunvme_file *file, const char *call)
+{
+	if (!file || !file->live || file->live->fd < 0)
+		return gnv_fail(-EINVAL, "%s: the file must be one of gpunvme_file_open() with GPUNVME_FILE_MOUNTED", call);
+	return gnv_foreign(file->process) ? -ECHILD : 0;
+}
+
 GPUNVME_API int gpunvme_file_lease(struct gpunvme_file *file)
 {
 	struct gnv_os_mapped m;
 	struct gnv_live *live;
 	bool left = false;
-	int ret = check_live(file, "gpunvme_file_lease");
+	int ret = check_single(file, "gpunvme_file_lease");
 
 	if (ret)
 		return ret;
@@ -285,7 +295,7 @@ GPUNVME_API int gpunvme_file_unlease(struct gpunvme_file *file)
 	struct gnv_os_mapped m;
 	struct gnv_live *live;
 	bool broken;
-	int ret = check_live(file, "gpunvme_file_unlease");
+	int ret = check_single(file, "gpunvme_file_unlease");
 
 	if (ret)
 		return ret;
@@ -301,7 +311,7 @@ GPUNVME_API int gpunvme_file_unlease(struct gpunvme_file *file)
 	if (broken) /* what it is now is not what views have: gpunvme_file_check() goes on to tell */
 		return 0;
 	ret = gnv_os_describe(live->fd, live->name, &live->mapped);
-	describe(file, &live->mapped);
+	describe(&file->info, &live->mapped);
 	return ret;
 }
 
@@ -326,6 +336,12 @@ int gnv_live_end(struct gnv_live *live)
 	if (live->fd >= 0)
 		gnv_fork_close(live->fd);
 	free(live->name);
+	free(live->was);
 	free(live);
 	return ret;
+}
+
+GPUNVME_API int gpunvme_file_lease_remove(const char *path)
+{
+	return path ? gnv_os_unlease_left(path) : gnv_null("path");
 }

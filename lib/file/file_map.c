@@ -18,10 +18,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "file/file.h"
 #include "util/bits.h"
 #include "util/checked.h"
 #include "util/entry.h"
-#include "util/opts.h"
 
 #define LINE_BYTES 160u /* no line is longer */
 #define LINES 6u	/* in addition to the extents */
@@ -65,7 +65,7 @@ const char *gnv_map_reason(const char *word)
 	return reason;
 }
 
-void gnv_map_freeze(struct gpunvme_file *file, const struct gnv_super *super)
+void gnv_map_freeze(struct gnv_extents *file, const struct gnv_super *super)
 {
 	if (super->frozen && !file->unwritable)
 		file->unwritable = gnv_map_reason("features");
@@ -190,7 +190,7 @@ static bool read_number(const char **text, uint64_t *number)
 	return !errno;
 }
 
-static int read_extents(const char *text, struct gpunvme_file *file)
+static int read_extents(const char *text, struct gnv_extents *file)
 {
 	uint64_t pos, at, bytes;
 	int ret = 0;
@@ -198,7 +198,7 @@ static int read_extents(const char *text, struct gpunvme_file *file)
 	while (!ret && strncmp(text, "\nextent", 7) == 0) {
 		text += 7;
 		if (read_number(&text, &pos) && read_number(&text, &at) && read_number(&text, &bytes))
-			ret = gnv_file_add(file, pos, at, bytes);
+			ret = gnv_extents_add(file, pos, at, bytes);
 		else
 			ret = refuse("the map has a line that makes no sense");
 	}
@@ -214,12 +214,12 @@ int gnv_map_read(const char *text, struct gnv_map *map)
 
 	if (ret)
 		return ret;
-	map->file = gnv_file_new();
+	map->file = gnv_extents_new();
 	if (!map->file)
 		return -ENOMEM;
 	ret = read_head(text, map, &rest) ? read_extents(rest, map->file) : refuse("the map has a line that makes no sense");
 	if (ret)
-		gpunvme_file_close(map->file);
+		gnv_extents_free(map->file);
 	return ret;
 }
 
@@ -266,35 +266,66 @@ int gnv_map_check(struct gnv_reader *r, struct gnv_map *map, const struct gpunvm
 	return check_write(map, opts);
 }
 
-GPUNVME_API int gpunvme_file_map(struct gpunvme_dev *dev, const char *text, const struct gpunvme_file_opts *user,
-				 struct gpunvme_file **file)
-{
-	struct gpunvme_file_opts opts = GPUNVME_FILE_OPTS_INIT;
-	struct gnv_map map;
-	struct gnv_reader r;
-	int ret;
+/* ---- Files of them ---- */
 
-	if (!dev || !text || !file)
-		return gnv_null("dev, text and file");
-	ret = gnv_file_opts(&opts, user);
-	if (!ret && opts.partition)
-		ret = gnv_fail(-EINVAL, "a map knows its partition: gpunvme_file_opts.partition must be 0");
-	if (!ret)
-		ret = gnv_map_read(text, &map);
+/* The first map says which file system it is. */
+static int check_same(struct gnv_fill *fill, const struct gnv_map *map, uint64_t *first)
+{
+	if (!fill->super.fs) {
+		fill->super = map->super;
+		*first = fill->r.first;
+	}
+	if (*first == fill->r.first && memcmp(fill->super.uuid, map->super.uuid, sizeof(map->super.uuid)) == 0)
+		return 0;
+	return gnv_fail(-EINVAL, "it is of another file system than the first: make a table for each");
+}
+
+static int map_one(struct gnv_fill *fill, const char *text, const char *name, uint64_t *first)
+{
+	struct gnv_reader *r = &fill->r;
+	const uint32_t number = fill->set->info.files;
+	struct gnv_map map = { .file = NULL }; /* that features forbid to write is known of the drive only, and said by gnv_map_check() */
+	int ret = gnv_map_read(text, &map);
+
 	if (ret)
 		return ret;
-	ret = gnv_reader_open(dev, opts.nsid, &r);
-	if (!ret) {
-		ret = gnv_map_check(&r, &map, &opts);
-		if (!ret)
-			ret = gnv_file_seal(map.file, &r);
-		if (!ret)
-			ret = gnv_file_permit(map.file, &opts, &r.ns.info);
-		gnv_reader_close(&r);
+	r->first = 0;
+	r->bytes = r->ns.info.nblocks * r->ns.info.lba_size;
+	ret = gnv_map_check(r, &map, &fill->opts);
+	if (!ret)
+		ret = check_same(fill, &map, first);
+	if (!ret)
+		ret = gnv_fill_copy(fill, name, map.file->info.inode);
+	fill->scratch = map.file;
+	if (!ret)
+		ret = gnv_fill_set(fill, number);
+	gnv_extents_free(map.file);
+	return ret;
+}
+
+static int map_all(struct gnv_fill *fill, const char *const *texts, uint32_t count)
+{
+	const char *const *names = fill->opts.names;
+	uint64_t first = 0;
+	int ret = 0;
+
+	for (uint32_t i = 0; i < count && !ret; i++) {
+		if (names && !names[i])
+			return gnv_fail(-EINVAL, "gpunvme_file_opts.names: name %u is NULL", i);
+		ret = map_one(fill, texts[i], names ? names[i] : NULL, &first);
+		if (ret && !fill->ended && !fill->alone)
+			gnv_fail(ret, "map %u: %s", i, gpunvme_errmsg());
 	}
+	return ret;
+}
+
+int gnv_fill_maps(struct gpunvme_dev *dev, const char *const *texts, uint32_t count, struct gnv_fill *fill)
+{
+	int ret = gnv_reader_open(dev, fill->opts.nsid, &fill->r);
+
 	if (ret)
-		gpunvme_file_close(map.file);
-	else
-		*file = map.file;
+		return ret;
+	ret = map_all(fill, texts, count);
+	gnv_reader_close(&fill->r);
 	return ret;
 }

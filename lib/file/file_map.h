@@ -6,7 +6,7 @@
 #include "file/fs.h"
 
 struct gnv_map {
-	struct gpunvme_file *file; /* its info is set, its runs are gathered */
+	struct gnv_extents *file; /* its info is set, its runs are gathered */
 	struct gnv_super super;
 	uint64_t first; /* where the file system begins in the namespace, in bytes */
 	uint64_t bytes; /* and how many it has */
@@ -21,7 +21,7 @@ int gnv_map_read(const char *text, struct gnv_map *map);
 
 /*
  * Does the map fit what lies there, and may it be used as the options ask? Then the reader's bytes are its file system's.
- * Return: as gpunvme_file_map().
+ * Return: as gpunvme_file_open().
  */
 int gnv_map_check(struct gnv_reader *r, struct gnv_map *map, const struct gpunvme_file_opts *opts);
 
@@ -29,6 +29,6 @@ int gnv_map_check(struct gnv_reader *r, struct gnv_map *map, const struct gpunvm
 const char *gnv_map_reason(const char *word);
 
 /* A file is as unwritable as its file system. */
-void gnv_map_freeze(struct gpunvme_file *file, const struct gnv_super *super);
+void gnv_map_freeze(struct gnv_extents *file, const struct gnv_super *super);
 
 #endif

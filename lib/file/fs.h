@@ -8,7 +8,7 @@
 
 #include <stdbool.h>
 
-#include "file/file.h"
+#include "file/extents.h"
 #include "file/reader.h"
 
 struct gnv_fill;
@@ -32,11 +32,9 @@ struct gnv_fs {
 	int (*check)(const uint8_t *head);
 	/* Has it features with which blocks must not be written in place, or ones that are unknown? NULL: no. */
 	bool (*frozen)(const uint8_t *head);
-	/* Find a file; path is checked. Fills extents and info. NULL: it can only be mapped. Return: as gpunvme_file_open(). */
-	int (*find)(struct gnv_reader *r, const char *path, struct gpunvme_file *file);
-	/* As gpunvme_file_list(). */
+	/* As gpunvme_file_list(); the path is checked. NULL, as the next: files can only be mapped. */
 	int (*list)(struct gnv_reader *r, const char *path, gpunvme_dirent_fn *fn, void *ctx);
-	/* The files that have these names, and those below directories that have. Return: as gpunvme_files_open(). */
+	/* The files that have these names, and those below directories; paths are checked. Return: as gpunvme_file_open_set(). */
 	int (*gather)(struct gnv_reader *r, const char *const *paths, uint32_t count, struct gnv_fill *fill);
 };
 

@@ -6,7 +6,7 @@
 #define __bitwise /* else sparse finds that libext2fs' numbers are none */
 #include <ext2fs/ext2fs.h>
 
-#include "file/files.h"
+#include "file/file.h"
 
 struct gnv_session {
 	struct gnv_reader *r;
@@ -27,7 +27,7 @@ int gnv_session_failed(const struct gnv_session *s, errcode_t err, const char *w
 int gnv_session_find(struct gnv_session *s, const char *path, ext2_ino_t *ino);
 
 /* Fills extents and info of a file that is there. Return: 0; as gpunvme_file_open(). */
-int gnv_session_file(struct gnv_session *s, ext2_ino_t ino, const char *path, struct gpunvme_file *file);
+int gnv_session_file(struct gnv_session *s, ext2_ino_t ino, const char *path, struct gnv_extents *file);
 
 /* The name of a directory's entry, if it is one. Return: 0, -EUCLEAN. */
 int gnv_session_name(const struct ext2_dir_entry *e, char name[EXT2_NAME_LEN + 1]);

@@ -54,7 +54,7 @@ static int check_flags(const struct gpunvme_pagecache_opts *opts, const struct g
 		return 0;
 	if (source->file)
 		return gnv_fail(-EROFS, "the file is open for reading only; before creating the cache open it with "
-					"GPUNVME_FILE_WRITE, or call gpunvme_file_lease() for a file of gpunvme_file_live(), or "
+					"GPUNVME_FILE_WRITE, or call gpunvme_file_lease() for a file of a mounted file system, or "
 					"leave out GPUNVME_PAGECACHE_WRITE_BACK");
 	return gnv_fail(-EROFS, "%s cannot be written: it is write protected, or the device was opened read-only; leave out "
 				"GPUNVME_PAGECACHE_WRITE_BACK", source->name);

@@ -37,6 +37,8 @@ static int find_file(struct gnv_source *source, uint32_t nsid)
 
 	if (ret)
 		return ret;
+	if (info.files != 1)
+		return gnv_fail(-EINVAL, "a cache is over one file, and these are %u", info.files);
 	if (nsid && nsid != info.nsid)
 		return gnv_fail(-EINVAL, "the file lies in namespace %u, not %u; leave gpunvme_pagecache_opts.nsid 0", info.nsid, nsid);
 	if (!info.bytes)
@@ -193,7 +195,7 @@ static int find_extent(const struct gpunvme_file *file, uint64_t block, uint32_t
 	while (low < high && !ret) {
 		mid = low + (high - low) / 2;
 		one = 1;
-		ret = gpunvme_file_get_extents(file, mid, &at, &one);
+		ret = gpunvme_file_get_extents(file, 0, mid, &at, &one);
 		if (!ret && at.pos <= block) {
 			low = mid + 1;
 			*e = at;
@@ -220,7 +222,7 @@ static int find_part_of_file(const struct gpunvme_file *file, uint64_t block, st
 	part->lba = part->hole ? 0 : e.lba + (block - e.pos);
 	part->nblocks = part->hole ? UINT64_MAX : e.nblocks - (block - e.pos);
 	if (part->hole && i < info.extents) {
-		ret = gpunvme_file_get_extents(file, i, &e, &one);
+		ret = gpunvme_file_get_extents(file, 0, i, &e, &one);
 		part->nblocks = e.pos - block;
 	}
 	return ret;
@@ -252,5 +254,5 @@ int gnv_source_writable(const struct gnv_source *source)
 	if (gpunvme_file_get_info(source->file, &info) || !info.writable)
 		return gnv_fail(-EROFS, "the file is not leased any more, so changed pages cannot be written; flush before "
 					"gpunvme_file_unlease(), now gpunvme_pagecache_discard() drops them");
-	return source->file->live ? gpunvme_file_check(source->file) : 0; /* after a broken lease its blocks may belong to others */
+	return source->file->live ? gpunvme_file_check(source->file, 0, 1) : 0; /* after a broken lease its blocks may belong to others */
 }

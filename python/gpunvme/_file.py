@@ -31,7 +31,7 @@ class File:
         self.info: Info = info(found)  #: the file (struct gpunvme_file_info)
         self._extents = ffi.new("struct gpunvme_dextent[]", self.info.extents)
         count = ffi.new("uint32_t *", self.info.extents)
-        check(lib.gpunvme_file_get_extents(self._handle, 0, self._extents, count))
+        check(lib.gpunvme_file_get_extents(self._handle, 0, 0, self._extents, count))
 
     def __len__(self) -> int:
         return self.info.bytes
@@ -128,11 +128,12 @@ class File:
             yield None, end - at
 
 
-def options(drive: Drive, partition: int, write: bool) -> Any:
+def options(drive: Drive, partition: int, write: bool, how: int = 0) -> Any:
     """Options for the functions of file.h."""
     chosen = sized("gpunvme_file_opts")
     chosen.flags = lib.GPUNVME_FILE_WRITE if write else 0
     chosen.nsid = drive._dq.nsid
+    chosen.how = how
     chosen.partition = arguments.number("partition", partition, arguments.U32)
     return chosen
 

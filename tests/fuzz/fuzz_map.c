@@ -54,7 +54,7 @@ static void check_again(const struct gnv_map *map)
 	check(!gnv_map_read(text, &again));
 	check(again.file->gathered.count == map->file->gathered.count && again.file->unwritable == map->file->unwritable);
 	check(!gnv_map_write(&again, &same) && strcmp(text, same) == 0);
-	gpunvme_file_close(again.file);
+	gnv_extents_free(again.file);
 	free(same);
 	free(text);
 }
@@ -70,7 +70,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (!gnv_map_read(text, &map)) {
 		check_map(&map);
 		check_again(&map);
-		gpunvme_file_close(map.file);
+		gnv_extents_free(map.file);
 	}
 	free(text);
 	return 0;

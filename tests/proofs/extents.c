@@ -18,7 +18,7 @@ static void *no_room(void *at, size_t bytes)
 }
 #define realloc no_room
 
-#include "file/file.c"
+#include "file/extents.c"
 
 #include <gpunvme/device.h>
 
@@ -76,14 +76,14 @@ static _Bool is_good(const struct gnv_runs *runs)
 /* What is let in leaves a good list good, and every byte where it was. */
 void prove_add(void)
 {
-	struct gpunvme_file file;
+	struct gnv_extents file;
 	uint64_t pos = nondet_64(), at = nondet_64(), len = nondet_64(), byte = nondet_64();
 	const struct gnv_run *last;
 	uint32_t before = EXTENTS - 1;
 
 	file.gathered = any_runs(before);
 	TAKE(is_good(&file.gathered));
-	if (gnv_file_add(&file, pos, at, len))
+	if (gnv_extents_add(&file, pos, at, len))
 		return;
 	PROVE(is_good(&file.gathered) && (file.gathered.count == before || file.gathered.count == before + 1));
 	last = &file.gathered.run[file.gathered.count - 1];
@@ -94,7 +94,7 @@ void prove_add(void)
 /* Then in blocks: all of them in the partition, none after the end of the file, and each where its bytes were. */
 void prove_seal(void)
 {
-	struct gpunvme_file file;
+	struct gnv_extents file;
 	struct gnv_reader r;
 	const uint32_t shift = LBA_SHIFT;
 	uint32_t i = nondet_32(), count = nondet_32();
@@ -108,7 +108,7 @@ void prove_seal(void)
 	r.ns.info.lba_size = 1u << shift;
 	TAKE(r.first <= ~0ull - r.bytes);
 	end = file.info.bytes;
-	if (gnv_file_seal(&file, &r))
+	if (gnv_extents_seal(&file, &r))
 		return;
 	TAKE(i < file.extents);
 	PROVE(extent[i].pos << shift == run[i].pos && extent[i].lba << shift == run[i].at + r.first);

@@ -24,6 +24,7 @@
 #include "arrays.h"
 #include "common/image.h"
 #include "common/shell.h"
+#include "file/file.h"
 #include "file/file_map.h"
 #include "os/linux/extents.h"
 
@@ -387,7 +388,7 @@ static int refused_in_child(struct rig *r, struct gpunvme_file *file)
 		return __LINE__;
 	if (gpunvme_file_get_info(file, &info) != -ECHILD)
 		return __LINE__;
-	if (gpunvme_file_get_extents(file, 0, &extent, &count) != -ECHILD)
+	if (gpunvme_file_get_extents(file, 0, 0, &extent, &count) != -ECHILD)
 		return __LINE__;
 	if (gpunvme_file_close(file) != -ECHILD)
 		return __LINE__;
@@ -421,7 +422,7 @@ static void files_in_a_child(void **state)
 
 static void refused_open(struct rig *r, const char *path, uint32_t flags, uint32_t partition, int error, const char *words)
 {
-	const struct gpunvme_file_opts opts = { sizeof(opts), flags, 0, partition, 0 };
+	const struct gpunvme_file_opts opts = { .size = sizeof(opts), .flags = flags, .partition = partition };
 	struct gpunvme_file *file = NULL;
 	int ret = gpunvme_file_open(r->dev, path, &opts, &file);
 
@@ -567,17 +568,19 @@ static char *map_claiming(struct rig *r, const char *path, uint64_t bytes)
 	assert_int_equal(gnv_reader_open(r->dev, 0, &reader), 0);
 	assert_int_equal(gnv_super_read(&reader, &map.super), 0);
 	gnv_reader_close(&reader);
-	map.file = gnv_file_new();
+	map.file = gnv_extents_new();
 	assert_non_null(map.file);
 	map.file->info = file->info;
 	map.file->info.bytes = bytes ? bytes : file->info.bytes;
-	for (uint32_t i = 0; !gpunvme_file_get_extents(file, i, &extent, &one) && one; i++)
-		assert_int_equal(gnv_file_add(map.file, extent.pos * 512, extent.lba * 512, extent.nblocks * 512), 0);
+	for (uint32_t i = 0; !gpunvme_file_get_extents(file, 0, i, &extent, &one) && one; i++)
+		assert_int_equal(gnv_extents_add(map.file, extent.pos * 512, extent.lba * 512, extent.nblocks * 512), 0);
 	assert_int_equal(gnv_map_write(&map, &text), 0);
-	gpunvme_file_close(map.file);
+	gnv_extents_free(map.file);
 	gpunvme_file_close(file);
 	return text;
 }
+
+static const struct gpunvme_file_opts of_map = { .size = sizeof(of_map), .how = GPUNVME_FILE_MAP };
 
 static char *map_of(struct rig *r, const char *path)
 {
@@ -587,7 +590,7 @@ static char *map_of(struct rig *r, const char *path)
 static void refused_map(struct rig *r, const char *text, int error, const char *words)
 {
 	struct gpunvme_file *file = NULL;
-	int ret = gpunvme_file_map(r->dev, text, NULL, &file);
+	int ret = gpunvme_file_open(r->dev, text, &of_map, &file);
 
 	if (ret != error || !strstr(gpunvme_errmsg(), words) || file)
 		fail_msg("%d instead of %d: %s", ret, error, gpunvme_errmsg());
@@ -627,7 +630,7 @@ static void sizes_that_maps_claim(void **state)
 		free(text);
 	}
 	text = map_claiming(&r, "/fragmented", most);
-	assert_int_equal(gpunvme_file_map(r.dev, text, NULL, &file), 0);
+	assert_int_equal(gpunvme_file_open(r.dev, text, &of_map, &file), 0);
 	opts.file = file;
 	opts.lba = (most >> 9) - 4;
 	opts.frames = 4;
@@ -661,7 +664,7 @@ static void edited_maps(void **state)
 
 static void maps_of_what_must_not_be_written(void **state)
 {
-	const struct gpunvme_file_opts writing = { sizeof(writing), GPUNVME_FILE_WRITE, 0, 0, 0 };
+	const struct gpunvme_file_opts writing = { .size = sizeof(writing), .flags = GPUNVME_FILE_WRITE, .how = GPUNVME_FILE_MAP };
 	struct gpunvme_file *file = NULL;
 	struct rig r;
 	char *text;
@@ -671,9 +674,9 @@ static void maps_of_what_must_not_be_written(void **state)
 	debugfs("feature shared_blocks\n");
 	rig_open(&r, "cpu", 512, 0);
 	text = map_of(&r, "/fragmented");
-	assert_int_equal(gpunvme_file_map(r.dev, text, &writing, &file), -EOPNOTSUPP);
+	assert_int_equal(gpunvme_file_open(r.dev, text, &writing, &file), -EOPNOTSUPP);
 	assert_non_null(strstr(gpunvme_errmsg(), "feature"));
-	assert_int_equal(gpunvme_file_map(r.dev, text, NULL, &file), 0);
+	assert_int_equal(gpunvme_file_open(r.dev, text, &of_map, &file), 0);
 	gpunvme_file_close(file);
 	rig_close(&r);
 	debugfs("ssv state 0\n");
@@ -735,17 +738,17 @@ static void extents_in_parts(void **state)
 	make_image("-t ext4 -b 1024");
 	rig_open(&r, "cpu", 512, 0);
 	assert_int_equal(gpunvme_file_open(r.dev, "/fragmented", NULL, &file), 0);
-	assert_int_equal(gpunvme_file_get_extents(file, 0, all, &count), 0);
+	assert_int_equal(gpunvme_file_get_extents(file, 0, 0, all, &count), 0);
 	assert_in_range(count, 3, 63);
 	for (uint32_t first = 0; first <= count + 1; first++) {
 		memset(part, 0xa5, sizeof(part));
 		more = 64;
-		assert_int_equal(gpunvme_file_get_extents(file, first, part, &more), 0);
+		assert_int_equal(gpunvme_file_get_extents(file, 0, first, part, &more), 0);
 		assert_int_equal(more, first < count ? count - first : 0);
 		assert_memory_equal(part, all + first, more * sizeof(part[0]));
 	}
 	more = 2;
-	assert_int_equal(gpunvme_file_get_extents(file, 1, part, &more), 0);
+	assert_int_equal(gpunvme_file_get_extents(file, 0, 1, part, &more), 0);
 	assert_int_equal(more, 2);
 	assert_memory_equal(part, all + 1, 2 * sizeof(part[0]));
 	gpunvme_file_close(file);
@@ -786,7 +789,7 @@ static void maps(void **state)
 	make_image("-t ext4 -b 1024");
 	rig_open(&r, "cpu:4", 512, 0);
 	text = map_of(&r, "/fragmented");
-	assert_int_equal(gpunvme_file_map(r.dev, text, NULL, &file), 0);
+	assert_int_equal(gpunvme_file_open(r.dev, text, &of_map, &file), 0);
 	check_reads(&r, file, want, bytes);
 	gpunvme_file_close(file);
 	refused_map(&r, "hello", -EINVAL, "no map");
@@ -833,20 +836,21 @@ static void maps_of_xfs(void **state)
 
 	(void)state;
 	writing.flags = GPUNVME_FILE_WRITE;
+	writing.how = GPUNVME_FILE_MAP;
 	run("rm -f %s && truncate -s 1M %s", image_path("fs.img"), image_path("fs.img"));
 	run("printf XFSB | dd of=%s conv=notrunc status=none", image_path("fs.img"));
 	assert_int_equal(gnv_super_of(head, &map.super), 0);
-	map.file = gnv_file_new();
+	map.file = gnv_extents_new();
 	assert_non_null(map.file);
 	map.file->info.block = 4096;
 	map.file->info.bytes = 4096;
-	assert_int_equal(gnv_file_add(map.file, 0, 8192, 4096), 0);
+	assert_int_equal(gnv_extents_add(map.file, 0, 8192, 4096), 0);
 	assert_int_equal(gnv_map_write(&map, &text), 0);
-	gpunvme_file_close(map.file);
+	gnv_extents_free(map.file);
 	rig_open(&r, "cpu", 512, 0);
-	assert_int_equal(gpunvme_file_map(r.dev, text, &writing, &file), -EOPNOTSUPP);
+	assert_int_equal(gpunvme_file_open(r.dev, text, &writing, &file), -EOPNOTSUPP);
 	assert_non_null(strstr(gpunvme_errmsg(), "only be read"));
-	assert_int_equal(gpunvme_file_map(r.dev, text, NULL, &file), 0);
+	assert_int_equal(gpunvme_file_open(r.dev, text, &of_map, &file), 0);
 	assert_int_equal(gpunvme_file_get_info(file, &info), 0);
 	assert_memory_equal(info.fs, "xfs\0\0\0\0", sizeof(info.fs));
 	gpunvme_file_close(file);
@@ -865,7 +869,7 @@ static void a_node_is_not_opened(void)
 	assert_true(seen >= 0);
 	assert_int_equal(mkfifo(path, 0600), 0);
 	assert_true(inotify_add_watch(seen, path, IN_OPEN) >= 0);
-	assert_int_equal(gpunvme_map_make(path, &text), -EOPNOTSUPP);
+	assert_int_equal(gpunvme_file_map_make(path, &text), -EOPNOTSUPP);
 	assert_non_null(strstr(gpunvme_errmsg(), "no regular file"));
 	assert_int_equal(read(seen, events, sizeof(events)), -1);
 	assert_int_equal(errno, EAGAIN);
@@ -879,13 +883,13 @@ static void maps_of_this_machine(void **state)
 	int ret;
 
 	(void)state;
-	assert_int_equal(gpunvme_map_make("/absent/file", &text), -ENOENT);
-	assert_int_equal(gpunvme_map_make("/", &text), -EOPNOTSUPP);
+	assert_int_equal(gpunvme_file_map_make("/absent/file", &text), -ENOENT);
+	assert_int_equal(gpunvme_file_map_make("/", &text), -EOPNOTSUPP);
 	assert_non_null(strstr(gpunvme_errmsg(), "no regular file"));
-	assert_int_equal(gpunvme_map_make("/proc/version", &text), -EOPNOTSUPP);
+	assert_int_equal(gpunvme_file_map_make("/proc/version", &text), -EOPNOTSUPP);
 	a_node_is_not_opened();
 	snprintf(path, sizeof(path), "%s/tree/plain", image_dir);
-	ret = gpunvme_map_make(path, &text); /* the folder is writable, so the file system is mounted so */
+	ret = gpunvme_file_map_make(path, &text); /* the folder is writable, so the file system is mounted so */
 	assert_true(ret == -EBUSY || ret == -EOPNOTSUPP);
 	assert_null(text);
 }

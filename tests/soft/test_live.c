@@ -4,11 +4,13 @@
 
 #include <sys/inotify.h>
 
+static const struct gpunvme_file_opts mounted = { .size = sizeof(mounted), .how = GPUNVME_FILE_MOUNTED };
+
 static struct gpunvme_file *live(void)
 {
 	struct gpunvme_file *file;
 
-	good(gpunvme_file_live(dev, path, NULL, &file));
+	good(gpunvme_file_open(dev, path, &mounted, &file));
 	return file;
 }
 
@@ -16,7 +18,7 @@ static void not_live(int want, const char *words)
 {
 	struct gpunvme_file *file = NULL;
 
-	says(gpunvme_file_live(dev, path, NULL, &file), want, words);
+	says(gpunvme_file_open(dev, path, &mounted, &file), want, words);
 	assert_null(file);
 }
 
@@ -61,7 +63,7 @@ static void test_lanes_read(void **state)
 	bytes = gpunvme_mem_ptr(mem);
 	for (uint32_t i = 0; i < BYTES; i++)
 		assert_int_equal(bytes[i], byte_at(i));
-	good(gpunvme_file_check(file));
+	good(gpunvme_file_check(file, 0, 1));
 	gpunvme_file_close(file);
 	good(gpunvme_qp_destroy(qp));
 	good(gpunvme_mem_free(mem));
@@ -73,16 +75,16 @@ static void test_changes(void **state)
 
 	(void)state;
 	k.second = 3 << 20;
-	says(gpunvme_file_check(file), -ESTALE, "its blocks lie elsewhere (2 extents, before 2)");
+	says(gpunvme_file_check(file, 0, 1), -ESTALE, "its blocks lie elsewhere (2 extents, before 2)");
 	k.second = (1 << 20) + 8192; /* next to the first */
-	says(gpunvme_file_check(file), -ESTALE, "(1 extents, before 2)");
+	says(gpunvme_file_check(file, 0, 1), -ESTALE, "(1 extents, before 2)");
 	k.second = 20 << 20;
-	says(gpunvme_file_check(file), -EUCLEAN, "outside its file system");
+	says(gpunvme_file_check(file, 0, 1), -EUCLEAN, "outside its file system");
 	k.second = 2 << 20;
 	k.shared = true; /* for reading it is the same */
-	good(gpunvme_file_check(file));
+	good(gpunvme_file_check(file, 0, 1));
 	assert_int_equal(chmod(path, 0600), 0);
-	says(gpunvme_file_check(file), -ESTALE, "attributes are others");
+	says(gpunvme_file_check(file, 0, 1), -ESTALE, "attributes are others");
 	gpunvme_file_close(file);
 }
 
@@ -139,8 +141,8 @@ static void test_not_opened(void **state)
 	snprintf(fifo, sizeof(fifo), "%s.fifo", path);
 	assert_int_equal(mkfifo(fifo, 0600), 0);
 	assert_true(watch >= 0 && inotify_add_watch(watch, fifo, IN_OPEN) >= 0);
-	says(gpunvme_file_live(dev, fifo, NULL, &file), -EOPNOTSUPP, "it is no regular file");
-	says(gpunvme_lease_remove(fifo), -EOPNOTSUPP, "it is no regular file");
+	says(gpunvme_file_open(dev, fifo, &mounted, &file), -EOPNOTSUPP, "it is no regular file");
+	says(gpunvme_file_lease_remove(fifo), -EOPNOTSUPP, "it is no regular file");
 	assert_int_equal(read(watch, &event, sizeof(event)), -1);
 	assert_int_equal(errno, EAGAIN);
 	close(open(fifo, O_RDONLY | O_NONBLOCK | O_CLOEXEC)); /* which would have been told */
@@ -155,7 +157,7 @@ static void test_without_proc(void **state)
 
 	(void)state;
 	no_proc = true;
-	says(gpunvme_file_live(dev, path, NULL, &file), -ENOENT, "mount /proc");
+	says(gpunvme_file_open(dev, path, &mounted, &file), -ENOENT, "mount /proc");
 	no_proc = false;
 }
 
@@ -175,16 +177,16 @@ static void test_lease(void **state)
 	second = live();
 	says(gpunvme_file_lease(second), -EBUSY, "one lease at a time");
 	gpunvme_file_close(second);
-	says(gpunvme_lease_remove(path), -EBUSY, "one lease at a time");
-	good(gpunvme_file_check(file));
+	says(gpunvme_file_lease_remove(path), -EBUSY, "one lease at a time");
+	good(gpunvme_file_check(file, 0, 1));
 	k.shared = true;
-	says(gpunvme_file_check(file), -ESTALE, "by reflink");
+	says(gpunvme_file_check(file, 0, 1), -ESTALE, "by reflink");
 	k.shared = false;
 	k.broken = true;
-	says(gpunvme_file_check(file), -ESTALE, "opens it for writing");
+	says(gpunvme_file_check(file, 0, 1), -ESTALE, "opens it for writing");
 	k.broken = false;
 	k.flags = 0;
-	says(gpunvme_file_check(file), -ESTALE, "cleared its immutable flag");
+	says(gpunvme_file_check(file, 0, 1), -ESTALE, "cleared its immutable flag");
 	k.flags = FS_IMMUTABLE_FL;
 	k.cached = k.stuck = true;
 	says(gpunvme_file_unlease(file), -EBUSY, "stays in the kernel's cache");
@@ -197,7 +199,7 @@ static void test_lease(void **state)
 	k.stuck = false;
 	good(gpunvme_file_unlease(file));
 	untouched();
-	good(gpunvme_file_check(file));
+	good(gpunvme_file_check(file, 0, 1));
 	good(gpunvme_file_lease(file)); /* and again */
 	gpunvme_file_close(file);
 	untouched();
@@ -213,7 +215,7 @@ static void test_caches(void **state)
 	(void)state;
 	opts.flags = GPUNVME_PAGECACHE_WRITE_BACK;
 	opts.file = file;
-	says(gpunvme_pagecache_create(dev, gpu, &opts, &cache), -EROFS, "gpunvme_file_lease() for a file of gpunvme_file_live()");
+	says(gpunvme_pagecache_create(dev, gpu, &opts, &cache), -EROFS, "gpunvme_file_lease() for a file of a mounted file system");
 	good(gpunvme_file_lease(file));
 	good(gpunvme_pagecache_create(dev, gpu, &opts, &cache));
 	good(gpunvme_pagecache_flush(cache));
@@ -250,7 +252,7 @@ static void test_broken(void **state)
 	k.flags = 0;
 	good(gpunvme_file_unlease(file));
 	untouched();
-	says(gpunvme_file_check(file), -ESTALE, "has changed"); /* what it is now, nobody has looked at */
+	says(gpunvme_file_check(file, 0, 1), -ESTALE, "has changed"); /* what it is now, nobody has looked at */
 	gpunvme_file_close(file);
 }
 
@@ -272,7 +274,7 @@ static void test_refused(void **state)
 	k.flags = 0;
 	untouched();
 	says(gpunvme_file_unlease(file), -EINVAL, "is not leased");
-	says(gpunvme_file_lease(NULL), -EINVAL, "must be one of gpunvme_file_live()");
+	says(gpunvme_file_lease(NULL), -EINVAL, "must be one of gpunvme_file_open() with GPUNVME_FILE_MOUNTED");
 	gpunvme_file_close(file);
 }
 
@@ -319,7 +321,7 @@ static void test_failures(void **state)
 		assert_int_equal(gpunvme_file_unlease(file), -EPERM);
 		k.step = NONE;
 		assert_true(k.flags & FS_IMMUTABLE_FL && k.marked && k.leased && is_locked());
-		good(gpunvme_file_check(file));
+		good(gpunvme_file_check(file, 0, 1));
 	}
 	good(gpunvme_file_unlease(file));
 	untouched();
@@ -348,7 +350,7 @@ static void test_copied_mark(void **state)
 		leave(i == 0, i == 1 ? 76 : (unsigned)k.generation);
 		if (i == 2)
 			snprintf(k.text, sizeof(k.text), "process 1");
-		says(gpunvme_lease_remove(path), -ENOENT, "no lease has left anything");
+		says(gpunvme_file_lease_remove(path), -ENOENT, "no lease has left anything");
 		file = live();
 		says(gpunvme_file_lease(file), -EOPNOTSUPP, "is immutable, and no lease has made it so");
 		assert_true(k.flags & FS_IMMUTABLE_FL && k.marked && !k.touched && !is_locked());
@@ -360,7 +362,7 @@ static void test_copied_mark(void **state)
 	k.cached = k.stuck = true;
 	says(gpunvme_file_close(file), -EBUSY, "stays in the kernel's cache"); /* left */
 	k.stuck = k.leased = false;
-	good(gpunvme_lease_remove(path));
+	good(gpunvme_file_lease_remove(path));
 	untouched();
 }
 
@@ -369,13 +371,13 @@ static void test_left(void **state)
 	struct gpunvme_file *file;
 
 	(void)state;
-	says(gpunvme_lease_remove(path), -ENOENT, "no lease has left anything");
+	says(gpunvme_file_lease_remove(path), -ENOENT, "no lease has left anything");
 	leave(0, 0);
 	k.cached = k.stuck = true;
-	says(gpunvme_lease_remove(path), -EBUSY, "stays in the kernel's cache");
+	says(gpunvme_file_lease_remove(path), -EBUSY, "stays in the kernel's cache");
 	assert_true(k.marked);
 	k.stuck = false;
-	good(gpunvme_lease_remove(path));
+	good(gpunvme_file_lease_remove(path));
 	untouched();
 
 	k.generation = 77;
@@ -391,7 +393,7 @@ static void test_left(void **state)
 	says(gpunvme_file_close(file), -EBUSY, "`gpunvme unlease "); /* left again */
 	assert_true(k.flags & FS_IMMUTABLE_FL && k.marked && !is_locked());
 	k.stuck = k.leased = false; /* that ended with the descriptor */
-	good(gpunvme_lease_remove(path));
+	good(gpunvme_file_lease_remove(path));
 	untouched();
 }
 
@@ -405,7 +407,7 @@ static void test_fork(void **state)
 	good(gpunvme_file_lease(file));
 	pid = fork();
 	if (!pid) {
-		status = gpunvme_file_check(file) == -ECHILD && gpunvme_file_unlease(file) == -ECHILD &&
+		status = gpunvme_file_check(file, 0, 1) == -ECHILD && gpunvme_file_unlease(file) == -ECHILD &&
 			 gpunvme_file_close(file) == -ECHILD;
 		_exit(status && k.leased ? 0 : 1);
 	}

@@ -30,6 +30,8 @@ struct dirent *__wrap_readdir(DIR *d)
 	return e;
 }
 
+static const struct gpunvme_file_opts mounted = { .size = sizeof(mounted), .how = GPUNVME_FILE_MOUNTED };
+
 /* A file below the directory, of as many bytes as the emulated kernel's extents serve. */
 static const char *below(const char *name)
 {
@@ -77,14 +79,14 @@ static int remove_tree(void **state)
 	return access(dir, F_OK) ? 0 : -1;
 }
 
-static struct gpunvme_files *open_tree(void)
+static struct gpunvme_file *open_tree(void)
 {
 	char with[170];
 	const char *const paths[] = { with };
-	struct gpunvme_files *files;
+	struct gpunvme_file *files;
 
 	snprintf(with, sizeof(with), "%s//", dir);
-	good(gpunvme_files_live(dev, paths, 1, NULL, &files));
+	good(gpunvme_file_open_set(dev, paths, 1, &mounted, &files));
 	return files;
 }
 
@@ -96,43 +98,43 @@ static uint64_t inode_of(const char *name)
 	return st.st_ino;
 }
 
-static uint32_t number_of(const struct gpunvme_files *files, const char *name)
+static uint32_t number_of(const struct gpunvme_file *files, const char *name)
 {
 	uint32_t number;
 
-	good(gpunvme_files_find(files, below(name), &number));
+	good(gpunvme_file_find(files, below(name), &number));
 	return number;
 }
 
 static void test_table(void **state)
 {
 	static const char *const names[] = { "a/c", "b", "h" };
-	struct gpunvme_files_entry e = { .size = sizeof(e) };
-	struct gpunvme_files_info info = { .size = sizeof(info) };
-	struct gpunvme_files *files = open_tree();
+	struct gpunvme_file_entry e = { .size = sizeof(e) };
+	struct gpunvme_file_info info = { .size = sizeof(info) };
+	struct gpunvme_file *files = open_tree();
 
 	(void)state;
-	good(gpunvme_files_get_info(files, &info));
+	good(gpunvme_file_get_info(files, &info));
 	assert_int_equal(info.files, 3);
 	assert_int_equal(info.extents, 4); /* names of one file share them */
 	assert_string_equal(info.fs, "ext4");
 	assert_int_equal(info.writable, 0);
 	for (uint32_t i = 0; i < 3; i++) {
-		good(gpunvme_files_get_entry(files, i, &e));
+		good(gpunvme_file_get_entry(files, i, &e));
 		assert_string_equal(e.name, below(names[i]));
 		assert_int_equal(e.bytes, BYTES);
 		assert_int_equal(e.extents, 2);
 	}
-	good(gpunvme_files_check(files, 0, 3));
-	good(gpunvme_files_check(files, 3, 0));
-	says(gpunvme_files_check(files, 1, 3), -ENOENT, "there are no files 1 to 4: the table has 3");
-	says(gpunvme_files_check(files, 1, UINT32_MAX), -ENOENT, "the table has 3");
-	gpunvme_files_close(files);
+	good(gpunvme_file_check(files, 0, 3));
+	good(gpunvme_file_check(files, 3, 0));
+	says(gpunvme_file_check(files, 1, 3), -ENOENT, "there are no files 1 to 4: the table has 3");
+	says(gpunvme_file_check(files, 1, UINT32_MAX), -ENOENT, "the table has 3");
+	gpunvme_file_close(files);
 }
 
 static void test_lanes_read(void **state)
 {
-	struct gpunvme_files *files = open_tree();
+	struct gpunvme_file *files = open_tree();
 	struct gpunvme_dfiles view;
 	struct gpunvme_dfile file = { 0 };
 	struct gpunvme_dbuf dbuf;
@@ -148,31 +150,31 @@ static void test_lanes_read(void **state)
 	good(gpunvme_mem_alloc(gpu, 65536, NULL, &mem));
 	good(gpunvme_mem_map(mem, dev));
 	good(gpunvme_mem_dbuf(mem, dev, &dbuf));
-	good(gpunvme_files_view(files, gpu, &view));
+	good(gpunvme_file_view_set(files, gpu, &view));
 	good(gpunvme_files_get(&view, number_of(files, "h"), &file));
 	good(gpunvme_read(&cursor, &dbuf, 0, 0, BYTES));
 	bytes = gpunvme_mem_ptr(mem);
 	for (uint32_t i = 0; i < BYTES; i++)
 		assert_int_equal(bytes[i], byte_at(i));
-	good(gpunvme_files_check(files, 0, 3));
-	gpunvme_files_close(files);
+	good(gpunvme_file_check(files, 0, 3));
+	gpunvme_file_close(files);
 	good(gpunvme_qp_destroy(qp));
 	good(gpunvme_mem_free(mem));
 }
 
 /* Only the one that has changed is reported. */
-static void stale(const struct gpunvme_files *files, const char *name, const char *words)
+static void stale(const struct gpunvme_file *files, const char *name, const char *words)
 {
 	const uint32_t number = number_of(files, name);
 
-	says(gpunvme_files_check(files, number, 1), -ESTALE, words);
+	says(gpunvme_file_check(files, number, 1), -ESTALE, words);
 	assert_non_null(strstr(gpunvme_errmsg(), name));
-	says(gpunvme_files_check(files, 0, 3), -ESTALE, words);
+	says(gpunvme_file_check(files, 0, 3), -ESTALE, words);
 }
 
 static void test_blocks_moved(void **state)
 {
-	struct gpunvme_files *files = open_tree();
+	struct gpunvme_file *files = open_tree();
 
 	(void)state;
 	k.second = 3 << 20;
@@ -180,28 +182,28 @@ static void test_blocks_moved(void **state)
 	k.second = (1 << 20) + 8192; /* next to the first */
 	stale(files, "a/c", "(1 extents, before 2)");
 	k.second = 2 << 20;
-	good(gpunvme_files_check(files, 0, 3));
-	gpunvme_files_close(files);
+	good(gpunvme_file_check(files, 0, 3));
+	gpunvme_file_close(files);
 }
 
 static void test_changed(void **state)
 {
-	struct gpunvme_files *files = open_tree();
+	struct gpunvme_file *files = open_tree();
 
 	(void)state;
 	assert_int_equal(chmod(below("a/c"), 0600), 0);
 	stale(files, "a/c", "attributes are others");
-	good(gpunvme_files_check(files, number_of(files, "b"), 1));
+	good(gpunvme_file_check(files, number_of(files, "b"), 1));
 	assert_int_equal(truncate(below("a/c"), BYTES - 1), 0);
 	stale(files, "a/c", "it had 20000 bytes, and has 19999");
 	k.inlined = inode_of("b");
-	says(gpunvme_files_check(files, number_of(files, "b"), 1), -ESTALE, "b has changed: it is no file with blocks of its own");
-	gpunvme_files_close(files);
+	says(gpunvme_file_check(files, number_of(files, "b"), 1), -ESTALE, "b has changed: it is no file with blocks of its own");
+	gpunvme_file_close(files);
 }
 
 static void test_renamed(void **state)
 {
-	struct gpunvme_files *files = open_tree();
+	struct gpunvme_file *files = open_tree();
 	char other[256];
 
 	(void)state;
@@ -219,17 +221,17 @@ static void test_renamed(void **state)
 	assert_int_equal(rmdir(below("a/c")), 0);
 	assert_int_equal(mknod(below("a/c"), S_IFSOCK | 0600, 0), 0);
 	stale(files, "a/c", "no file with blocks of its own any more");
-	gpunvme_files_close(files);
+	gpunvme_file_close(files);
 }
 
 /* ---- Refused ---- */
 
-static void refused(const char *one, const char *other, const struct gpunvme_files_opts *opts, int want, const char *words)
+static void refused(const char *one, const char *other, const struct gpunvme_file_opts *opts, int want, const char *words)
 {
 	const char *const paths[] = { one, other };
-	struct gpunvme_files *files = NULL;
+	struct gpunvme_file *files = NULL;
 
-	says(gpunvme_files_live(dev, paths, 1 + !!other, opts, &files), want, words);
+	says(gpunvme_file_open_set(dev, paths, 1 + !!other, opts ? opts : &mounted, &files), want, words);
 	assert_null(files);
 }
 
@@ -309,7 +311,7 @@ static int end_at_two(void *ctx, uint64_t done, uint64_t total)
 
 static void test_refused(void **state)
 {
-	struct gpunvme_files_opts opts = GPUNVME_FILES_OPTS_INIT;
+	struct gpunvme_file_opts opts = mounted;
 	char name[256];
 
 	(void)state;
@@ -325,11 +327,11 @@ static void test_refused(void **state)
 	refused(name, NULL, NULL, -ELOOP, "new");
 	assert_int_equal(remove(name), 0);
 	refused(below("\33[2J"), NULL, NULL, -ENOENT, "/?[2J: No such file"); /* which no terminal obeys */
-	opts.flags = GPUNVME_FILES_WRITE;
+	opts.flags = GPUNVME_FILE_WRITE;
 	refused(dir, NULL, &opts, -EINVAL, "under a lease only");
 	opts.flags = 0;
 	opts.partition = 1;
-	refused(dir, NULL, &opts, -EINVAL, "gpunvme_files_opts.partition must be 0");
+	refused(dir, NULL, &opts, -EINVAL, "gpunvme_file_opts.partition must be 0");
 	opts.partition = 0;
 	opts.progress = end_at_two;
 	refused(dir, NULL, &opts, -EINTR, "the caller's progress function");
@@ -347,72 +349,73 @@ static void test_refused(void **state)
 /* What lanes could not read is left out where that is wanted, and what is checked is what is left. */
 static void test_left_out(void **state)
 {
-	struct gpunvme_files_opts opts = GPUNVME_FILES_OPTS_INIT;
-	struct gpunvme_files_info info = { .size = sizeof(info) };
+	struct gpunvme_file_opts opts = mounted;
+	struct gpunvme_file_info info = { .size = sizeof(info) };
 	const char *const paths[] = { dir };
-	struct gpunvme_files *files;
+	struct gpunvme_file *files;
 
 	(void)state;
-	opts.flags = GPUNVME_FILES_SKIP;
+	opts.flags = GPUNVME_FILE_SKIP;
 	k.inlined = inode_of("a/c");
-	good(gpunvme_files_live(dev, paths, 1, &opts, &files));
-	good(gpunvme_files_get_info(files, &info));
+	good(gpunvme_file_open_set(dev, paths, 1, &opts, &files));
+	good(gpunvme_file_get_info(files, &info));
 	assert_int_equal(info.skipped, 1);
 	assert_int_equal(info.files, 2);
-	good(gpunvme_files_check(files, 0, 2));
+	good(gpunvme_file_check(files, 0, 2));
 	assert_int_equal(chmod(below("h"), 0600), 0); /* and so b */
-	says(gpunvme_files_check(files, 0, 1), -ESTALE, "attributes are others");
-	says(gpunvme_files_check(files, 1, 1), -ESTALE, "attributes are others");
-	gpunvme_files_close(files);
+	says(gpunvme_file_check(files, 0, 1), -ESTALE, "attributes are others");
+	says(gpunvme_file_check(files, 1, 1), -ESTALE, "attributes are others");
+	gpunvme_file_close(files);
 }
 
 /* The first file says which file system all are on, also where it is left out itself; and all of them may be. */
 static void test_first_left_out(void **state)
 {
 	static const int flags[] = { FS_ENCRYPT_FL, FS_COMPR_FL, FS_JOURNAL_DATA_FL };
-	struct gpunvme_files_opts opts = GPUNVME_FILES_OPTS_INIT;
-	struct gpunvme_files_info info = { .size = sizeof(info) };
+	struct gpunvme_file_opts opts = mounted;
+	struct gpunvme_file_info info = { .size = sizeof(info) };
 	const char *const paths[] = { dir };
-	struct gpunvme_files *files;
+	struct gpunvme_file *files;
 
 	(void)state;
-	opts.flags = GPUNVME_FILES_SKIP;
+	opts.flags = GPUNVME_FILE_SKIP;
 	k.other = inode_of("a/c");
 	for (size_t i = 0; i < sizeof(flags) / sizeof(flags[0]); i++) {
 		k.other_flags = flags[i];
 		refused(dir, NULL, NULL, -EOPNOTSUPP, "a/c");
-		good(gpunvme_files_live(dev, paths, 1, &opts, &files));
-		good(gpunvme_files_get_info(files, &info));
+		good(gpunvme_file_open_set(dev, paths, 1, &opts, &files));
+		good(gpunvme_file_get_info(files, &info));
 		assert_int_equal(info.skipped, 1);
 		assert_int_equal(info.files, 2);
-		good(gpunvme_files_check(files, 0, 2));
-		gpunvme_files_close(files);
+		good(gpunvme_file_check(files, 0, 2));
+		gpunvme_file_close(files);
 	}
 	k.flags = FS_ENCRYPT_FL;
-	good(gpunvme_files_live(dev, paths, 1, &opts, &files));
-	good(gpunvme_files_get_info(files, &info));
+	good(gpunvme_file_open_set(dev, paths, 1, &opts, &files));
+	good(gpunvme_file_get_info(files, &info));
 	assert_int_equal(info.skipped, 3);
 	assert_int_equal(info.files, 0);
-	gpunvme_files_close(files);
+	gpunvme_file_close(files);
 }
 
 /* A directory without files; and a table that is of no mounted file system. */
 static void test_empty(void **state)
 {
-	struct gpunvme_files_info info = { .size = sizeof(info) };
+	struct gpunvme_file_info info = { .size = sizeof(info) };
 	const char *const paths[] = { dir };
-	struct gpunvme_files *files;
+	struct gpunvme_file *files;
 	struct gpunvme_dfiles view;
 
 	assert_int_equal(remove_tree(state), 0);
 	assert_int_equal(mkdir(dir, 0755), 0);
-	good(gpunvme_files_live(dev, paths, 1, NULL, &files));
-	good(gpunvme_files_get_info(files, &info));
+	good(gpunvme_file_open_set(dev, paths, 1, &mounted, &files));
+	good(gpunvme_file_get_info(files, &info));
 	assert_int_equal(info.files, 0);
-	good(gpunvme_files_check(files, 0, 0));
-	good(gpunvme_files_view(files, gpu, &view));
-	gpunvme_files_close(files);
-	says(gpunvme_files_check(NULL, 0, 0), -EINVAL, "gpunvme_files_live()");
+	good(gpunvme_file_check(files, 0, 0));
+	says(gpunvme_file_lease(files), -EINVAL, "one of gpunvme_file_open()");
+	good(gpunvme_file_view_set(files, gpu, &view));
+	gpunvme_file_close(files);
+	says(gpunvme_file_check(NULL, 0, 0), -EINVAL, "GPUNVME_FILE_MOUNTED");
 }
 
 #define TREE(test) cmocka_unit_test_setup_teardown(test, make_tree, remove_tree)

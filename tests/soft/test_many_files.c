@@ -20,6 +20,7 @@
 
 #include "common/image.h"
 #include "common/shell.h"
+#include "file/file.h"
 #include "file/file_map.h"
 
 #define SMALL 60	 /* files in a folder of their own */
@@ -142,19 +143,19 @@ static uint8_t *dumped(const char *name, uint64_t *bytes)
 	return data;
 }
 
-static void check_lanes(struct rig *r, struct gpunvme_files *files, int by_hash)
+static void check_lanes(struct rig *r, struct gpunvme_file *files, int by_hash)
 {
-	struct gpunvme_files_info info = { .size = sizeof(info) };
-	struct gpunvme_files_entry e = { .size = sizeof(e) };
+	struct gpunvme_file_info info = { .size = sizeof(info) };
+	struct gpunvme_file_entry e = { .size = sizeof(e) };
 	struct job *j = calloc(1, sizeof(*j));
 
 	assert_non_null(j);
 	*j = (struct job){ .dq = r->dq, .dbuf = r->dbuf, .by_hash = by_hash };
-	assert_int_equal(gpunvme_files_view(files, r->gpu, &j->files), 0);
-	assert_int_equal(gpunvme_files_get_info(files, &info), 0);
+	assert_int_equal(gpunvme_file_view_set(files, r->gpu, &j->files), 0);
+	assert_int_equal(gpunvme_file_get_info(files, &info), 0);
 	assert_true(info.files <= LANES);
 	for (uint32_t i = 0; i < info.files; i++) {
-		assert_int_equal(gpunvme_files_get_entry(files, i, &e), 0);
+		assert_int_equal(gpunvme_file_get_entry(files, i, &e), 0);
 		j->hash[i] = e.hash;
 	}
 	memset(gpunvme_mem_ptr(r->mem), 0xa5, (size_t)LANES * AREA);
@@ -164,7 +165,7 @@ static void check_lanes(struct rig *r, struct gpunvme_files *files, int by_hash)
 		uint64_t bytes;
 		uint8_t *want;
 
-		assert_int_equal(gpunvme_files_get_entry(files, i, &e), 0);
+		assert_int_equal(gpunvme_file_get_entry(files, i, &e), 0);
 		if (by_hash && (strcmp(e.name, TWIN) == 0 || strcmp(e.name, OTHER_TWIN) == 0)) {
 			assert_int_equal(j->status[i], -GPUNVME_ENOTUNIQ);
 			continue;
@@ -181,11 +182,11 @@ static void check_lanes(struct rig *r, struct gpunvme_files *files, int by_hash)
 
 /* ---- Tables ---- */
 
-static struct gpunvme_files *open_all(struct rig *r, const char *path)
+static struct gpunvme_file *open_all(struct rig *r, const char *path)
 {
-	struct gpunvme_files *files;
+	struct gpunvme_file *files;
 
-	if (gpunvme_files_open(r->dev, &path, 1, NULL, &files))
+	if (gpunvme_file_open_set(r->dev, &path, 1, NULL, &files))
 		fail_msg("%s: %s", path, gpunvme_errmsg());
 	return files;
 }
@@ -193,17 +194,17 @@ static struct gpunvme_files *open_all(struct rig *r, const char *path)
 /* All that the folder has, but for what is no file. */
 static void all_files(const char *options, uint32_t lba)
 {
-	struct gpunvme_files_info info = { .size = sizeof(info) };
-	struct gpunvme_files_entry e = { .size = sizeof(e) };
+	struct gpunvme_file_info info = { .size = sizeof(info) };
+	struct gpunvme_file_entry e = { .size = sizeof(e) };
 	char before[64] = "";
-	struct gpunvme_files *files;
+	struct gpunvme_file *files;
 	struct rig r;
 
 	make_image(options);
 	run("cd %s && mkdir dump && PATH=$PATH:/sbin:/usr/sbin debugfs -R 'rdump / dump' fs.img >debugfs.img 2>&1", image_dir);
 	rig_open(&r, "cpu:4", lba, 0);
 	files = open_all(&r, "/");
-	assert_int_equal(gpunvme_files_get_info(files, &info), 0);
+	assert_int_equal(gpunvme_file_get_info(files, &info), 0);
 	for (uint8_t i = 0; i < sizeof(info.uuid); i++)
 		assert_int_equal(info.uuid[i], i + 1);
 	assert_int_equal(info.files, SMALL / 2 + 8); /* two of equal hash, again, umlaut, empty, fragmented, plain, sparse */
@@ -214,16 +215,16 @@ static void all_files(const char *options, uint32_t lba)
 	for (uint32_t i = 0; i < info.files; i++) {
 		uint32_t number = 999;
 
-		assert_int_equal(gpunvme_files_get_entry(files, i, &e), 0);
+		assert_int_equal(gpunvme_file_get_entry(files, i, &e), 0);
 		assert_true(strcmp(before, e.name) < 0 && e.name[0] == '/' && e.name[1] != '/');
 		assert_int_equal(gpunvme_files_hash(e.name, strlen(e.name)), e.hash);
 		snprintf(before, sizeof(before), "%s", e.name);
-		assert_int_equal(gpunvme_files_find(files, e.name, &number), 0);
+		assert_int_equal(gpunvme_file_find(files, e.name, &number), 0);
 		assert_int_equal(number, i);
 	}
 	check_lanes(&r, files, 0);
 	check_lanes(&r, files, 1);
-	gpunvme_files_close(files);
+	gpunvme_file_close(files);
 	rig_close(&r);
 }
 
@@ -235,14 +236,14 @@ static void tables_of_every_kind(void **state)
 	all_files("-t ext2 -b 1024 -O ^filetype", 512);
 }
 
-static int ask(struct rig *r, struct gpunvme_files *files, uint64_t hash)
+static int ask(struct rig *r, struct gpunvme_file *files, uint64_t hash)
 {
 	struct job *j = calloc(1, sizeof(*j));
 	int ret;
 
 	assert_non_null(j);
 	*j = (struct job){ .dq = r->dq, .dbuf = r->dbuf, .by_hash = 1, .hash = { hash } };
-	assert_int_equal(gpunvme_files_view(files, r->gpu, &j->files), 0);
+	assert_int_equal(gpunvme_file_view_set(files, r->gpu, &j->files), 0);
 	assert_int_equal(gpunvme_cpu_launch(1, 1, read_all, j), 0);
 	ret = j->status[0];
 	j->files.head.kind = GPUNVME_KIND_FILE;
@@ -259,9 +260,9 @@ static int ask(struct rig *r, struct gpunvme_files *files, uint64_t hash)
 static void lists(void **state)
 {
 	const char *const paths[] = { "plain", TWIN, "/way/../empty", OTHER_TWIN, "plain", "link", "nothing", "deep/" };
-	struct gpunvme_files_info info = { .size = sizeof(info) };
-	struct gpunvme_files_entry e = { .size = sizeof(e) };
-	struct gpunvme_files *files;
+	struct gpunvme_file_info info = { .size = sizeof(info) };
+	struct gpunvme_file_entry e = { .size = sizeof(e) };
+	struct gpunvme_file *files;
 	uint32_t number = 999;
 	struct rig r;
 
@@ -270,36 +271,36 @@ static void lists(void **state)
 	run("cd %s && mkdir dump && PATH=$PATH:/sbin:/usr/sbin debugfs -R 'rdump / dump' fs.img >debugfs.img 2>&1 && ln -s deep dump/way",
 	    image_dir);
 	rig_open(&r, "cpu:4", 512, 0);
-	assert_int_equal(gpunvme_files_open(r.dev, paths, 8, NULL, &files), 0);
-	assert_int_equal(gpunvme_files_get_info(files, &info), 0);
+	assert_int_equal(gpunvme_file_open_set(r.dev, paths, 8, NULL, &files), 0);
+	assert_int_equal(gpunvme_file_get_info(files, &info), 0);
 	assert_int_equal(info.files, 8); /* the directory "nothing" has none, "deep/" two */
 	for (uint32_t i = 0; i < 6; i++) {
-		assert_int_equal(gpunvme_files_get_entry(files, i, &e), 0);
+		assert_int_equal(gpunvme_file_get_entry(files, i, &e), 0);
 		assert_string_equal(e.name, paths[i]);
 	}
-	assert_int_equal(gpunvme_files_get_entry(files, 6, &e), 0);
+	assert_int_equal(gpunvme_file_get_entry(files, 6, &e), 0);
 	assert_string_equal(e.name, "deep/again");
-	assert_int_equal(gpunvme_files_get_entry(files, 8, &e), -ENOENT);
+	assert_int_equal(gpunvme_file_get_entry(files, 8, &e), -ENOENT);
 	check_lanes(&r, files, 0);
 	check_lanes(&r, files, 1);
-	assert_int_equal(gpunvme_files_find(files, "plain", &number), 0);
+	assert_int_equal(gpunvme_file_find(files, "plain", &number), 0);
 	assert_int_equal(number, 0);
-	assert_int_equal(gpunvme_files_find(files, TWIN, &number), 0);
+	assert_int_equal(gpunvme_file_find(files, TWIN, &number), 0);
 	assert_int_equal(number, 1);
-	assert_int_equal(gpunvme_files_find(files, OTHER_TWIN, &number), 0);
+	assert_int_equal(gpunvme_file_find(files, OTHER_TWIN, &number), 0);
 	assert_int_equal(number, 3);
-	assert_int_equal(gpunvme_files_find(files, "absent", &number), -ENOENT);
+	assert_int_equal(gpunvme_file_find(files, "absent", &number), -ENOENT);
 	assert_int_equal(number, 3);
 	assert_int_equal(ask(&r, files, gpunvme_files_hash("absent", 6)), -GPUNVME_ENOENT);
 	assert_int_equal(ask(&r, files, 0), -GPUNVME_ENOENT);
 	assert_int_equal(ask(&r, files, ~0ull), -GPUNVME_ENOENT);
 	assert_int_equal(ask(&r, files, 0x4eac0c95540867e4ull), -GPUNVME_ENOTUNIQ);
-	gpunvme_files_close(files);
+	gpunvme_file_close(files);
 	files = open_all(&r, "/nothing");
-	assert_int_equal(gpunvme_files_get_info(files, &info), 0);
+	assert_int_equal(gpunvme_file_get_info(files, &info), 0);
 	assert_int_equal(info.files + info.extents + info.lane_bytes, 0);
 	assert_int_equal(ask(&r, files, 0), -GPUNVME_ENOENT);
-	gpunvme_files_close(files);
+	gpunvme_file_close(files);
 	rig_close(&r);
 }
 
@@ -311,8 +312,8 @@ static void long_lists(void **state)
 {
 	enum { NAMES = 2000, PATHS = 80000 };
 	static const char *paths[PATHS];
-	struct gpunvme_files_info info = { .size = sizeof(info) };
-	struct gpunvme_files *files;
+	struct gpunvme_file_info info = { .size = sizeof(info) };
+	struct gpunvme_file *files;
 	char last[256];
 	struct rig r;
 
@@ -325,13 +326,13 @@ static void long_lists(void **state)
 	for (uint32_t i = 0; i < PATHS; i++)
 		paths[i] = last;
 	paths[PATHS - 1] = "short";
-	assert_int_equal(gpunvme_files_open(r.dev, paths, PATHS, NULL, &files), 0);
-	assert_int_equal(gpunvme_files_get_info(files, &info), 0);
+	assert_int_equal(gpunvme_file_open_set(r.dev, paths, PATHS, NULL, &files), 0);
+	assert_int_equal(gpunvme_file_get_info(files, &info), 0);
 	assert_int_equal(info.files, PATHS);
 	assert_int_equal(info.bytes, 2);
-	gpunvme_files_close(files);
+	gpunvme_file_close(files);
 	paths[PATHS - 1] = "d/absent";
-	assert_int_equal(gpunvme_files_open(r.dev, paths, PATHS, NULL, &files), -ENOENT);
+	assert_int_equal(gpunvme_file_open_set(r.dev, paths, PATHS, NULL, &files), -ENOENT);
 	assert_non_null(strstr(gpunvme_errmsg(), "d/absent is not there"));
 	rig_close(&r);
 }
@@ -340,10 +341,10 @@ static void long_lists(void **state)
 
 static void refused(struct rig *r, const char *path, uint32_t flags, int error, const char *words)
 {
-	const struct gpunvme_files_opts opts = { sizeof(opts), flags, 0, 0, 0, NULL, NULL };
+	const struct gpunvme_file_opts opts = { .size = sizeof(opts), .flags = flags };
 	const char *const paths[] = { "/plain", path };
-	struct gpunvme_files *files = NULL;
-	int ret = gpunvme_files_open(r->dev, paths, 2, &opts, &files);
+	struct gpunvme_file *files = NULL;
+	int ret = gpunvme_file_open_set(r->dev, paths, 2, &opts, &files);
 
 	if (ret != error || !strstr(gpunvme_errmsg(), words) || files)
 		fail_msg("%s: %d instead of %d: %s", path, ret, error, gpunvme_errmsg());
@@ -351,7 +352,7 @@ static void refused(struct rig *r, const char *path, uint32_t flags, int error, 
 
 static void what_is_refused(void **state)
 {
-	struct gpunvme_files *files = NULL;
+	struct gpunvme_file *files = NULL;
 	struct rig r;
 
 	(void)state;
@@ -361,12 +362,12 @@ static void what_is_refused(void **state)
 	refused(&r, "/absent", 0, -ENOENT, "/absent is not there");
 	refused(&r, "/pipe", 0, -EOPNOTSUPP, "/pipe is no regular file");
 	refused(&r, "/../plain", 0, -EINVAL, "leaves the root");
-	refused(&r, "/gaps", GPUNVME_FILES_WRITE, -EOPNOTSUPP, "/gaps/04: the file cannot be written in place: it is immutable");
+	refused(&r, "/gaps", GPUNVME_FILE_WRITE, -EOPNOTSUPP, "/gaps/04: the file cannot be written in place: it is immutable");
 	refused(&r, "/deep", 0, -EUCLEAN, "two names, or leads in circles");
 	refused(&r, "/torn", 0, -EUCLEAN, "a directory cannot be read");
-	refused(&r, "/gaps", 8, -EINVAL, "unknown flags");
-	refused(&r, NULL, 0, -EINVAL, "path 1 is NULL");
-	assert_int_equal(gpunvme_files_open(r.dev, (const char *const[]){ "/" }, 0, NULL, &files), -EINVAL);
+	refused(&r, "/gaps", 8, -EINVAL, "unknown file flags");
+	refused(&r, NULL, 0, -EINVAL, "name 1 is NULL");
+	assert_int_equal(gpunvme_file_open_set(r.dev, (const char *const[]){ "/" }, 0, NULL, &files), -EINVAL);
 	assert_null(files);
 	rig_close(&r);
 }
@@ -424,11 +425,11 @@ static void make_endless(unsigned deep, uint32_t dind, unsigned len)
 
 static void refused_at_once(const char *const *paths, uint32_t count, int error, const char *words)
 {
-	struct gpunvme_files *files = NULL;
+	struct gpunvme_file *files = NULL;
 	struct rig r;
 
 	rig_open(&r, "cpu", 512, 0);
-	assert_int_equal(gpunvme_files_open(r.dev, paths, count, NULL, &files), error);
+	assert_int_equal(gpunvme_file_open_set(r.dev, paths, count, NULL, &files), error);
 	assert_null(files);
 	if (!strstr(gpunvme_errmsg(), words))
 		fail_msg("%s", gpunvme_errmsg());
@@ -457,9 +458,9 @@ static void endless_directories(void **state)
 static void left_out(void **state)
 {
 	const char *const root = "/", *const list[] = { "plain", "gaps/04", "sparse" };
-	const struct gpunvme_files_opts skip = { sizeof(skip), GPUNVME_FILES_SKIP, 0, 0, 0, NULL, NULL };
-	struct gpunvme_files_info info = { .size = sizeof(info) };
-	struct gpunvme_files *files;
+	const struct gpunvme_file_opts skip = { .size = sizeof(skip), .flags = GPUNVME_FILE_SKIP };
+	struct gpunvme_file_info info = { .size = sizeof(info) };
+	struct gpunvme_file *files;
 	uint32_t number;
 	struct rig r;
 
@@ -469,21 +470,21 @@ static void left_out(void **state)
 	run("cd %s && mkdir dump && PATH=$PATH:/sbin:/usr/sbin debugfs -R 'rdump / dump' fs.img >debugfs.img 2>&1", image_dir);
 	rig_open(&r, "cpu", 512, 0);
 	refused(&r, "/gaps", 0, -EOPNOTSUPP, "/gaps/04 is encrypted");
-	assert_int_equal(gpunvme_files_open(r.dev, &root, 1, &skip, &files), 0);
-	assert_int_equal(gpunvme_files_get_info(files, &info), 0);
+	assert_int_equal(gpunvme_file_open_set(r.dev, &root, 1, &skip, &files), 0);
+	assert_int_equal(gpunvme_file_get_info(files, &info), 0);
 	assert_int_equal(info.files, SMALL / 2 + 7);
 	assert_int_equal(info.skipped, 1);
-	assert_int_equal(gpunvme_files_find(files, "/gaps/04", &number), -ENOENT);
-	assert_int_equal(gpunvme_files_find(files, "/gaps/06", &number), 0);
+	assert_int_equal(gpunvme_file_find(files, "/gaps/04", &number), -ENOENT);
+	assert_int_equal(gpunvme_file_find(files, "/gaps/06", &number), 0);
 	check_lanes(&r, files, 1);
-	gpunvme_files_close(files);
-	assert_int_equal(gpunvme_files_open(r.dev, list, 3, &skip, &files), 0);
-	assert_int_equal(gpunvme_files_get_info(files, &info), 0);
+	gpunvme_file_close(files);
+	assert_int_equal(gpunvme_file_open_set(r.dev, list, 3, &skip, &files), 0);
+	assert_int_equal(gpunvme_file_get_info(files, &info), 0);
 	assert_int_equal(info.files, 2);
 	assert_int_equal(info.skipped, 1);
-	assert_int_equal(gpunvme_files_find(files, "sparse", &number), 0);
+	assert_int_equal(gpunvme_file_find(files, "sparse", &number), 0);
 	assert_int_equal(number, 1);
-	gpunvme_files_close(files);
+	gpunvme_file_close(files);
 	rig_close(&r);
 }
 
@@ -505,8 +506,8 @@ static void progress(void **state)
 {
 	const char *const root = "/";
 	struct steps s = { 0 };
-	struct gpunvme_files_opts opts = GPUNVME_FILES_OPTS_INIT;
-	struct gpunvme_files *files = NULL;
+	struct gpunvme_file_opts opts = GPUNVME_FILE_OPTS_INIT;
+	struct gpunvme_file *files = NULL;
 	struct rig r;
 
 	(void)state;
@@ -515,13 +516,13 @@ static void progress(void **state)
 	opts.progress = step;
 	opts.ctx = &s;
 	s.end_at = 1;
-	assert_int_equal(gpunvme_files_open(r.dev, &root, 1, &opts, &files), 77);
+	assert_int_equal(gpunvme_file_open_set(r.dev, &root, 1, &opts, &files), 77);
 	assert_string_equal(gpunvme_errmsg(), "the caller's progress function ended the call");
 	assert_null(files);
 	s = (struct steps){ 0 };
-	assert_int_equal(gpunvme_files_open(r.dev, &root, 1, &opts, &files), 0);
+	assert_int_equal(gpunvme_file_open_set(r.dev, &root, 1, &opts, &files), 0);
 	assert_true(s.calls && s.done == SMALL / 2 + 8 && s.total == s.done);
-	gpunvme_files_close(files);
+	gpunvme_file_close(files);
 	rig_close(&r);
 }
 
@@ -533,10 +534,12 @@ static int end_by(void *ctx, uint64_t done, uint64_t total)
 
 /* ---- Maps ---- */
 
+static const struct gpunvme_file_opts of_map = { .size = sizeof(of_map), .how = GPUNVME_FILE_MAP };
+
 /* With a word of file_map.c for why it must not be written, or "ok". */
 static char *map_of(struct rig *r, const char *path, const char *word)
 {
-	struct gnv_map map = { .serial = "TEST", .bytes = 12u << 20 };
+	struct gnv_map map = { .file = gnv_extents_new(), .serial = "TEST", .bytes = 12u << 20 };
 	struct gpunvme_file *file;
 	struct gnv_reader reader;
 	char *text;
@@ -547,11 +550,12 @@ static char *map_of(struct rig *r, const char *path, const char *word)
 	for (uint32_t i = 0; i < file->extents; i++) {
 		const struct gpunvme_dextent *e = &file->extent[i];
 
-		assert_int_equal(gnv_file_add(file, e->pos * 512, e->lba * 512, e->nblocks * 512), 0);
+		assert_int_equal(gnv_extents_add(map.file, e->pos * 512, e->lba * 512, e->nblocks * 512), 0);
 	}
-	file->unwritable = gnv_map_reason(word);
-	map.file = file;
+	map.file->info = file->info;
+	map.file->unwritable = gnv_map_reason(word);
 	assert_int_equal(gnv_map_write(&map, &text), 0);
+	gnv_extents_free(map.file);
 	gpunvme_file_close(file);
 	gnv_reader_close(&reader);
 	return text;
@@ -561,19 +565,20 @@ static char *map_of(struct rig *r, const char *path, const char *word)
 static void ended_maps(struct rig *r, const char *text)
 {
 	static const int answers[] = { 77, -EINTR };
-	struct gpunvme_files_opts opts = GPUNVME_FILES_OPTS_INIT;
+	struct gpunvme_file_opts opts = GPUNVME_FILE_OPTS_INIT;
 	const char *texts[512]; /* it is asked at each 512th */
-	struct gpunvme_files *files = NULL;
+	struct gpunvme_file *files = NULL;
 	int answer;
 
 	for (int i = 0; i < 512; i++)
 		texts[i] = text;
+	opts.how = GPUNVME_FILE_MAP;
 	opts.progress = end_by;
 	opts.ctx = &answer;
 	for (int i = 0; i < 2; i++) {
 		answer = answers[i];
-		assert_int_equal(gpunvme_files_open(r->dev, (const char *const[]){ "absent" }, 1, NULL, &files), -ENOENT);
-		assert_int_equal(gpunvme_files_map(r->dev, texts, NULL, 512, &opts, &files), answer);
+		assert_int_equal(gpunvme_file_open_set(r->dev, (const char *const[]){ "absent" }, 1, NULL, &files), -ENOENT);
+		assert_int_equal(gpunvme_file_open_set(r->dev, texts, 512, &opts, &files), answer);
 		assert_string_equal(gpunvme_errmsg(), "the caller's progress function ended the call");
 		assert_null(files);
 	}
@@ -582,8 +587,9 @@ static void ended_maps(struct rig *r, const char *text)
 static void tables_of_maps(void **state)
 {
 	const char *const names[] = { "fragmented", "sparse", UMLAUT }, *texts[3], *const damaged[2] = { "hello", "hello" };
-	struct gpunvme_files_entry e = { .size = sizeof(e) };
-	struct gpunvme_files *files;
+	const struct gpunvme_file_opts named = { .size = sizeof(named), .how = GPUNVME_FILE_MAP, .names = names };
+	struct gpunvme_file_entry e = { .size = sizeof(e) };
+	struct gpunvme_file *files;
 	struct rig r;
 
 	(void)state;
@@ -592,24 +598,24 @@ static void tables_of_maps(void **state)
 	rig_open(&r, "cpu:4", 512, 0);
 	for (int i = 0; i < 3; i++)
 		texts[i] = map_of(&r, names[i], "ok");
-	assert_int_equal(gpunvme_files_map(r.dev, texts, names, 3, NULL, &files), 0);
+	assert_int_equal(gpunvme_file_open_set(r.dev, texts, 3, &named, &files), 0);
 	check_lanes(&r, files, 0);
 	check_lanes(&r, files, 1);
-	gpunvme_files_close(files);
-	assert_int_equal(gpunvme_files_map(r.dev, texts, NULL, 3, NULL, &files), 0);
-	assert_int_equal(gpunvme_files_get_entry(files, 2, &e), 0);
+	gpunvme_file_close(files);
+	assert_int_equal(gpunvme_file_open_set(r.dev, texts, 3, &of_map, &files), 0);
+	assert_int_equal(gpunvme_file_get_entry(files, 2, &e), 0);
 	assert_null(e.name);
 	assert_int_equal(e.bytes, 20000);
 	assert_int_equal(ask(&r, files, 0), -GPUNVME_ENOENT);
-	gpunvme_files_close(files);
+	gpunvme_file_close(files);
 	files = NULL;
 	ended_maps(&r, texts[0]);
-	assert_int_equal(gpunvme_files_map(r.dev, damaged, NULL, 2, NULL, &files), -EINVAL);
+	assert_int_equal(gpunvme_file_open_set(r.dev, damaged, 2, &of_map, &files), -EINVAL);
 	assert_string_equal(gpunvme_errmsg(), "map 0: this is no map of a file: make the map again by `gpunvme extents FILE`");
 	rig_close(&r);
 	debugfs("ssv mnt_count 9\n");
 	rig_open(&r, "cpu", 512, 0);
-	assert_int_equal(gpunvme_files_map(r.dev, texts, NULL, 3, NULL, &files), -ESTALE);
+	assert_int_equal(gpunvme_file_open_set(r.dev, texts, 3, &of_map, &files), -ESTALE);
 	assert_null(files);
 	rig_close(&r);
 	for (int i = 0; i < 3; i++)
@@ -622,9 +628,9 @@ static void maps_for_writing(void **state)
 	static const struct {
 		const char *word, *reason;
 	} words[] = { { "shared", "it shares blocks with another file" }, { "verity", "fs-verity protects it" }, { "immutable", "it is immutable" } };
-	const struct gpunvme_files_opts writing = { sizeof(writing), GPUNVME_FILES_WRITE, 0, 0, 0, NULL, NULL };
-	struct gpunvme_files_info info = { .size = sizeof(info) };
-	struct gpunvme_files *files = NULL;
+	const struct gpunvme_file_opts writing = { .size = sizeof(writing), .flags = GPUNVME_FILE_WRITE, .how = GPUNVME_FILE_MAP };
+	struct gpunvme_file_info info = { .size = sizeof(info) };
+	struct gpunvme_file *files = NULL;
 	const char *texts[2];
 	struct rig r;
 
@@ -634,43 +640,133 @@ static void maps_for_writing(void **state)
 	texts[0] = map_of(&r, "plain", "ok");
 	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
 		texts[1] = map_of(&r, "sparse", words[i].word);
-		assert_int_equal(gpunvme_files_map(r.dev, texts, NULL, 2, &writing, &files), -EOPNOTSUPP);
+		assert_int_equal(gpunvme_file_open_set(r.dev, texts, 2, &writing, &files), -EOPNOTSUPP);
 		assert_non_null(strstr(gpunvme_errmsg(), words[i].reason));
 		assert_non_null(strstr(gpunvme_errmsg(), "map 1: "));
 		assert_null(files);
-		assert_int_equal(gpunvme_files_map(r.dev, texts, NULL, 2, NULL, &files), 0);
-		gpunvme_files_close(files);
+		assert_int_equal(gpunvme_file_open_set(r.dev, texts, 2, &of_map, &files), 0);
+		gpunvme_file_close(files);
 		files = NULL;
 		free((char *)(uintptr_t)texts[1]);
 	}
-	assert_int_equal(gpunvme_files_map(r.dev, texts, NULL, 1, &writing, &files), 0);
-	assert_int_equal(gpunvme_files_get_info(files, &info), 0);
+	assert_int_equal(gpunvme_file_open_set(r.dev, texts, 1, &writing, &files), 0);
+	assert_int_equal(gpunvme_file_get_info(files, &info), 0);
 	assert_int_equal(info.writable, 1);
-	gpunvme_files_close(files);
+	gpunvme_file_close(files);
 	rig_close(&r);
 	free((char *)(uintptr_t)texts[0]);
 }
 
-static int refused_in_child(struct rig *r, struct gpunvme_files *files)
+static int refused_in_child(struct rig *r, struct gpunvme_file *files)
 {
-	struct gpunvme_files_info info = { .size = sizeof(info) };
-	struct gpunvme_files_entry e = { .size = sizeof(e) };
+	struct gpunvme_file_info info = { .size = sizeof(info) };
+	struct gpunvme_file_entry e = { .size = sizeof(e) };
 	struct gpunvme_dfiles dfiles;
 	uint32_t number;
 
-	if (gpunvme_files_get_info(files, &info) != -ECHILD || gpunvme_files_get_entry(files, 0, &e) != -ECHILD)
+	if (gpunvme_file_get_info(files, &info) != -ECHILD || gpunvme_file_get_entry(files, 0, &e) != -ECHILD)
 		return __LINE__;
-	if (gpunvme_files_find(files, "/plain", &number) != -ECHILD)
+	if (gpunvme_file_find(files, "/plain", &number) != -ECHILD)
 		return __LINE__;
-	if (gpunvme_files_close(files) != -ECHILD)
+	if (gpunvme_file_close(files) != -ECHILD)
 		return __LINE__;
-	return gpunvme_files_view(files, r->gpu, &dfiles) == -ECHILD ? 0 : __LINE__;
+	return gpunvme_file_view_set(files, r->gpu, &dfiles) == -ECHILD ? 0 : __LINE__;
+}
+
+static void says(int ret, int want, const char *words)
+{
+	if (ret != want || !strstr(gpunvme_errmsg(), words))
+		fail_msg("%d, not %d with '%s': %s", ret, want, words, gpunvme_errmsg());
+}
+
+/* A set of one file is a file; of others there is no view as one, and no page cache. */
+static void one_or_many(void **state)
+{
+	const char *const one = "/plain", *const all = "/";
+	struct gpunvme_pagecache_opts of = GPUNVME_PAGECACHE_OPTS_INIT;
+	struct gpunvme_pagecache *cache;
+	struct gpunvme_file *alone, *set;
+	struct gpunvme_dextent a[4], b[4];
+	struct gpunvme_dfile view, same;
+	uint32_t number = 9, n = 4, m = 4;
+	struct rig r;
+
+	(void)state;
+	make_image("-t ext4 -b 1024");
+	rig_open(&r, "cpu", 512, 0);
+	assert_int_equal(gpunvme_file_open(r.dev, one, NULL, &alone), 0);
+	assert_int_equal(gpunvme_file_find(alone, one, &number), 0);
+	assert_int_equal(number, 0);
+	assert_int_equal(gpunvme_file_view(alone, r.gpu, &view), 0);
+	assert_int_equal(gpunvme_file_open_set(r.dev, &one, 1, NULL, &set), 0);
+	assert_int_equal(gpunvme_file_view(set, r.gpu, &same), 0);
+	assert_int_equal(same.bytes, view.bytes);
+	assert_int_equal(same.extents, view.extents);
+	assert_memory_equal((const void *)(uintptr_t)view.table, (const void *)(uintptr_t)same.table, view.extents * sizeof(a[0]));
+	gpunvme_file_close(set);
+	set = open_all(&r, all);
+	says(gpunvme_file_view(set, r.gpu, &same), -EINVAL, "use gpunvme_file_view_set()");
+	of.file = set;
+	says(gpunvme_pagecache_create(r.dev, r.gpu, &of, &cache), -EINVAL, "a cache is over one file");
+	assert_int_equal(gpunvme_file_find(set, one, &number), 0);
+	assert_int_equal(gpunvme_file_get_extents(alone, 0, 0, a, &n), 0);
+	assert_int_equal(gpunvme_file_get_extents(set, number, 0, b, &m), 0);
+	assert_true(n && n == m);
+	assert_memory_equal(a, b, n * sizeof(a[0]));
+	says(gpunvme_file_get_extents(alone, 1, 0, a, &n), -ENOENT, "no file 1");
+	says(gpunvme_file_view_v(set, r.gpu, GPUNVME_KIND_QUEUE, &view, 0, sizeof(view)), -EINVAL, "no view of kind");
+	gpunvme_file_close(set);
+	gpunvme_file_close(alone);
+	rig_close(&r);
+}
+
+static int no_entry(void *ctx, const struct gpunvme_dirent *entry)
+{
+	(void)ctx, (void)entry;
+	return -EPROTO;
+}
+
+/* Options that one way of opening has, and another has not. */
+static void options_that_do_not_fit(void **state)
+{
+	static const char *const plain = "/plain";
+	static const struct {
+		struct gpunvme_file_opts opts;
+		const char *words;
+	} wrong[] = {
+		{ { .how = 3 }, "no way to open files" },
+		{ { .flags = GPUNVME_FILE_SKIP }, "unknown file flags" },
+		{ { .how = GPUNVME_FILE_MAP, .partition = 1 }, "partition must be 0" },
+		{ { .how = GPUNVME_FILE_MOUNTED, .partition = 1 }, "partition must be 0" },
+		{ { .names = &plain }, "names are for maps" },
+		{ { .how = GPUNVME_FILE_MOUNTED, .flags = GPUNVME_FILE_WRITE }, "under a lease only" },
+	};
+	struct gpunvme_file_opts opts;
+	struct gpunvme_file *file = NULL;
+	struct rig r;
+
+	(void)state;
+	make_image("-t ext4 -b 1024");
+	rig_open(&r, "cpu", 512, 0);
+	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+		opts = wrong[i].opts;
+		opts.size = sizeof(opts);
+		says(gpunvme_file_open(r.dev, plain, &opts, &file), -EINVAL, wrong[i].words);
+		assert_null(file);
+		if (opts.flags || opts.how)
+			says(gpunvme_file_list(r.dev, "/", &opts, no_entry, NULL), -EINVAL, "must be 0");
+	}
+	opts.flags = 4;
+	says(gpunvme_file_open_set(r.dev, &plain, 1, &opts, &file), -EINVAL, "unknown file flags");
+	says(gpunvme_file_open_set(r.dev, (const char *const[]){ plain, NULL }, 2, NULL, &file), -EINVAL, "name 1 is NULL");
+	assert_null(file);
+	rig_close(&r);
 }
 
 static void views(void **state)
 {
 	struct gpunvme_dfiles dfiles, again;
-	struct gpunvme_files *files;
+	struct gpunvme_file *files;
 	struct rig r;
 	int status;
 	pid_t pid;
@@ -679,9 +775,9 @@ static void views(void **state)
 	make_image("-t ext4 -b 1024");
 	rig_open(&r, "cpu", 512, 0);
 	files = open_all(&r, "/");
-	assert_int_equal(gpunvme_files_view_v(files, r.gpu, &dfiles, 99u << 16, sizeof(dfiles)), -EPROTONOSUPPORT);
-	assert_int_equal(gpunvme_files_view(files, r.gpu, &dfiles), 0);
-	assert_int_equal(gpunvme_files_view(files, r.gpu, &again), 0);
+	assert_int_equal(gpunvme_file_view_v(files, r.gpu, GPUNVME_KIND_FILES, &dfiles, 99u << 16, sizeof(dfiles)), -EPROTONOSUPPORT);
+	assert_int_equal(gpunvme_file_view_set(files, r.gpu, &dfiles), 0);
+	assert_int_equal(gpunvme_file_view_set(files, r.gpu, &again), 0);
 	assert_memory_equal(&dfiles, &again, sizeof(dfiles)); /* one copy for each GPU */
 	for (uint32_t i = 0; i < ((const uint32_t *)(uintptr_t)dfiles.bucket)[1u << (64 - dfiles.bucket_shift)]; i++)
 		assert_int_equal(((const struct gpunvme_dname *)(uintptr_t)dfiles.name)[i].reserved, 0);
@@ -692,8 +788,8 @@ static void views(void **state)
 	}
 	assert_int_equal(waitpid(pid, &status, 0), pid);
 	assert_int_equal(status, 0);
-	assert_int_equal(gpunvme_files_close(files), 0);
-	assert_int_equal(gpunvme_files_close(NULL), 0);
+	assert_int_equal(gpunvme_file_close(files), 0);
+	assert_int_equal(gpunvme_file_close(NULL), 0);
 	rig_close(&r);
 }
 
@@ -701,15 +797,15 @@ static void views(void **state)
 static void damaged_images(void **state)
 {
 	uint64_t random = 77;
-	struct gpunvme_files_opts opts = GPUNVME_FILES_OPTS_INIT;
+	struct gpunvme_file_opts opts = GPUNVME_FILE_OPTS_INIT;
 	const char *const root = "/";
-	struct gpunvme_files *files;
+	struct gpunvme_file *files;
 	struct rig r;
 	FILE *f;
 	int opened = 0;
 
 	(void)state;
-	opts.flags = GPUNVME_FILES_SKIP;
+	opts.flags = GPUNVME_FILE_SKIP;
 	make_image("-t ext4 -b 1024 -O ^metadata_csum");
 	for (int i = 0; i < 25; i++) {
 		f = fopen(image_path("fs.img"), "r+");
@@ -721,9 +817,9 @@ static void damaged_images(void **state)
 		}
 		fclose(f);
 		rig_open(&r, "cpu", 512, 0);
-		if (!gpunvme_files_open(r.dev, &root, 1, &opts, &files)) {
+		if (!gpunvme_file_open_set(r.dev, &root, 1, &opts, &files)) {
 			opened++;
-			gpunvme_files_close(files);
+			gpunvme_file_close(files);
 		}
 		rig_close(&r);
 	}
@@ -741,6 +837,8 @@ int main(void)
 		cmocka_unit_test(left_out),
 		cmocka_unit_test(progress),
 		cmocka_unit_test(tables_of_maps),
+		cmocka_unit_test(one_or_many),
+		cmocka_unit_test(options_that_do_not_fit),
 		cmocka_unit_test(maps_for_writing),
 		cmocka_unit_test(views),
 		cmocka_unit_test(damaged_images),

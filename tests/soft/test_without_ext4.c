@@ -25,7 +25,9 @@
 #define DATA 65536 /* where the file lies */
 #define BYTES 8000
 
-#pragma weak gnv_ext2fs_find /* nothing may have brought it along */
+#pragma weak gnv_ext2fs_gather /* nothing may have brought it along */
+
+static const struct gpunvme_file_opts of_map = { .size = sizeof(of_map), .how = GPUNVME_FILE_MAP };
 
 static void put(uint64_t at, const void *bytes, size_t len)
 {
@@ -60,13 +62,13 @@ static char *make_map(void)
 
 	memcpy(head + 1024 + 0x38, (uint8_t[3]){ 0x53, 0xef, 1 }, 3);
 	assert_int_equal(gnv_super_of(head, &map.super), 0);
-	map.file = gnv_file_new();
+	map.file = gnv_extents_new();
 	assert_non_null(map.file);
 	map.file->info.bytes = BYTES;
 	map.file->info.block = 4096;
-	assert_int_equal(gnv_file_add(map.file, 0, DATA, 8192), 0);
+	assert_int_equal(gnv_extents_add(map.file, 0, DATA, 8192), 0);
 	assert_int_equal(gnv_map_write(&map, &text), 0);
-	gpunvme_file_close(map.file);
+	gnv_extents_free(map.file);
 	return text;
 }
 
@@ -84,7 +86,7 @@ static void names_are_refused(void **state)
 	struct gpunvme_dev *dev = open_image(data);
 
 	(void)state;
-	assert_true(gnv_ext2fs_find == NULL);
+	assert_true(gnv_ext2fs_gather == NULL);
 	assert_int_equal(gpunvme_file_open(dev, "/plain", NULL, &file), -EOPNOTSUPP);
 	assert_non_null(strstr(gpunvme_errmsg(), "no libext2fs: install it"));
 	assert_null(file);
@@ -120,7 +122,7 @@ static void maps_are_read(void **state)
 	char *text = make_map();
 
 	(void)state;
-	assert_int_equal(gpunvme_file_map(dev, text, NULL, &file), 0);
+	assert_int_equal(gpunvme_file_open(dev, text, &of_map, &file), 0);
 	assert_int_equal(gpunvme_gpu_open("cpu", NULL, &gpu), 0);
 	assert_int_equal(gpunvme_qp_create(dev, gpu, NULL, &qp), 0);
 	assert_int_equal(gpunvme_qp_view(qp, NULL, &j.dq), 0);

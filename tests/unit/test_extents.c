@@ -309,7 +309,7 @@ static void other_file_systems(void **state)
 	plain(0);
 	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
 		magic = others[i].magic;
-		assert_int_equal(gpunvme_map_make(path, &text), others[i].magic == 0x9123683e ? -ENOTTY : -EOPNOTSUPP);
+		assert_int_equal(gpunvme_file_map_make(path, &text), others[i].magic == 0x9123683e ? -ENOTTY : -EOPNOTSUPP);
 		assert_non_null(strstr(gpunvme_errmsg(), others[i].words));
 		assert_null(text);
 	}

@@ -8,6 +8,7 @@
 
 int main(int argc, char **argv)
 {
+	const struct gpunvme_file_opts opts = { .size = sizeof(opts), .how = GPUNVME_FILE_MOUNTED };
 	struct gpunvme_file *file = NULL;
 	struct gpunvme_dev *dev = NULL;
 	int ret = argc == 2 ? gpunvme_dev_open("soft:ram:1M", NULL, &dev) : -1;
@@ -16,7 +17,7 @@ int main(int argc, char **argv)
 		fprintf(stderr, "usage: live_refused FILE\n");
 		return 2;
 	}
-	ret = gpunvme_file_live(dev, argv[1], NULL, &file);
+	ret = gpunvme_file_open(dev, argv[1], &opts, &file);
 	if (!ret)
 		ret = gpunvme_file_lease(file);
 	if (ret)

@@ -19,8 +19,9 @@ int main(int argc, char **argv)
 	text[fread(text, 1, sizeof(text) - 1, map)] = '\0';
 	fclose(map);
 	opts.flags = GPUNVME_FILE_WRITE;
+	opts.how = GPUNVME_FILE_MAP;
 	ret = gpunvme_dev_open(argv[1], NULL, &dev);
-	ret = ret ? ret : gpunvme_file_map(dev, text, &opts, &file);
+	ret = ret ? ret : gpunvme_file_open(dev, text, &opts, &file);
 	if (ret)
 		fprintf(stderr, "%s\n", gpunvme_errmsg());
 	gpunvme_file_close(file);

@@ -117,11 +117,13 @@ static int lanes_write(struct gpunvme_file *file, uint64_t pos, uint64_t len)
 	return gpunvme_write(&cursor, &dbuf, 0, pos, len, 0);
 }
 
+static const struct gpunvme_file_opts mounted = { .size = sizeof(mounted), .how = GPUNVME_FILE_MOUNTED };
+
 static struct gpunvme_file *live(void)
 {
 	struct gpunvme_file *file;
 
-	good(gpunvme_file_live(dev, FILE_AT, NULL, &file));
+	good(gpunvme_file_open(dev, FILE_AT, &mounted, &file));
 	return file;
 }
 
@@ -135,7 +137,7 @@ static void not_live(const char *path, int want, const char *words)
 {
 	struct gpunvme_file *file = NULL;
 
-	says(gpunvme_file_live(dev, path, NULL, &file), want, words);
+	says(gpunvme_file_open(dev, path, &mounted, &file), want, words);
 	assert_null(file);
 }
 
@@ -177,8 +179,8 @@ static void copy_is_no_lease(size_t marked)
 	write_file(AT "/copy", 1);
 	good(setxattr(AT "/copy", "trusted.gpunvme.lease", seen, marked, 0));
 	set_flag(AT "/copy", FS_IMMUTABLE_FL, true);
-	says(gpunvme_lease_remove(AT "/copy"), -ENOENT, "no lease has left anything");
-	good(gpunvme_file_live(dev, AT "/copy", NULL, &file));
+	says(gpunvme_file_lease_remove(AT "/copy"), -ENOENT, "no lease has left anything");
+	good(gpunvme_file_open(dev, AT "/copy", &mounted, &file));
 	says(gpunvme_file_lease(file), -EOPNOTSUPP, "no lease has made it so");
 	gpunvme_file_close(file);
 	set_flag(AT "/copy", FS_IMMUTABLE_FL, false);
@@ -214,7 +216,7 @@ static void test_death(void **state)
 
 	file = live(); /* the next one takes it over ... */
 	good(gpunvme_file_lease(file));
-	says(gpunvme_lease_remove(FILE_AT), -EBUSY, "leased already");
+	says(gpunvme_file_lease_remove(FILE_AT), -EBUSY, "leased already");
 	fill(3);
 	good(lanes_write(file, 0, 4096));
 	fill(2);
@@ -225,7 +227,7 @@ static void test_death(void **state)
 	good(gpunvme_file_unlease(file));
 	kernel_reads();
 	assert_memory_equal(seen, content, BYTES);
-	says(gpunvme_lease_remove(FILE_AT), -ENOENT, "no lease has left anything");
+	says(gpunvme_file_lease_remove(FILE_AT), -ENOENT, "no lease has left anything");
 
 	good(gpunvme_file_lease(file)); /* ... or it is ended */
 	map = mmap(NULL, BYTES, PROT_READ, MAP_SHARED, fd = open(FILE_AT, O_RDONLY | O_CLOEXEC), 0);
@@ -234,7 +236,7 @@ static void test_death(void **state)
 	fill(8);
 	good(lanes_write(file, 0, BYTES));
 	says(gpunvme_file_close(file), -EBUSY, "stays in the kernel's cache"); /* which leaves it */
-	says(gpunvme_lease_remove(FILE_AT), -EBUSY, "stays in the kernel's cache");
+	says(gpunvme_file_lease_remove(FILE_AT), -EBUSY, "stays in the kernel's cache");
 	munmap(map, BYTES);
 	run("gpunvme unlease " FILE_AT " | grep 'may be written again'");
 	kernel_reads();
@@ -246,7 +248,7 @@ static void test_death(void **state)
 
 static void changed(struct gpunvme_file *file, const char *words)
 {
-	says(gpunvme_file_check(file), -ESTALE, words);
+	says(gpunvme_file_check(file, 0, 1), -ESTALE, words);
 	says(gpunvme_file_lease(file), -ESTALE, words);
 	gpunvme_file_close(file);
 }
@@ -279,7 +281,7 @@ static void test_live(void **state)
 	write_file(FILE_AT, 4);
 	file = live();
 	lanes_read(file);
-	good(gpunvme_file_check(file));
+	good(gpunvme_file_check(file, 0, 1));
 	good(gpunvme_file_get_info(file, &info));
 	assert_string_equal(info.fs, type);
 	assert_int_equal(info.bytes, BYTES);
@@ -343,7 +345,7 @@ static void test_many(void **state)
 {
 	static const char *const paths[] = { AT "/many" };
 	char name[64];
-	struct gpunvme_files *files;
+	struct gpunvme_file *files;
 	struct gpunvme_dfiles view;
 	struct gpunvme_dfile file = { 0 };
 
@@ -353,8 +355,8 @@ static void test_many(void **state)
 		snprintf(name, sizeof(name), AT "/many/%s%u", i & 1 ? "below/" : "", i);
 		write_file(name, (unsigned char)i);
 	}
-	good(gpunvme_files_live(dev, paths, 1, NULL, &files)); /* 0, 2, below/1, below/3 */
-	good(gpunvme_files_view(files, gpu, &view));
+	good(gpunvme_file_open_set(dev, paths, 1, &mounted, &files)); /* 0, 2, below/1, below/3 */
+	good(gpunvme_file_view_set(files, gpu, &view));
 	assert_int_equal(view.files, 4);
 	for (uint32_t i = 0; i < 4; i++) {
 		struct gpunvme_cursor cursor = { .dq = &dq, .file = &file };
@@ -364,18 +366,18 @@ static void test_many(void **state)
 		good(gpunvme_read(&cursor, &dbuf, 0, 0, BYTES));
 		assert_memory_equal(gpunvme_mem_ptr(mem), content, BYTES);
 	}
-	good(gpunvme_files_check(files, 0, 4));
+	good(gpunvme_file_check(files, 0, 4));
 	run("printf x >>" AT "/many/2");
-	says(gpunvme_files_check(files, 0, 4), -ESTALE, "/many/2 has changed: it had 524288 bytes, and has 524289");
-	good(gpunvme_files_check(files, 0, 1));
+	says(gpunvme_file_check(files, 0, 4), -ESTALE, "/many/2 has changed: it had 524288 bytes, and has 524289");
+	good(gpunvme_file_check(files, 0, 1));
 	if (!strcmp(type, "ext4")) {
 		move_blocks(AT "/many/0");
-		says(gpunvme_files_check(files, 0, 1), -ESTALE, "its blocks lie elsewhere");
+		says(gpunvme_file_check(files, 0, 1), -ESTALE, "its blocks lie elsewhere");
 	}
 	run("mv " AT "/many/below/1 " AT "/many/below/3");
-	says(gpunvme_files_check(files, 2, 1), -ESTALE, "deleted, or has another name");
-	says(gpunvme_files_check(files, 3, 1), -ESTALE, "another file has its name");
-	gpunvme_files_close(files);
+	says(gpunvme_file_check(files, 2, 1), -ESTALE, "deleted, or has another name");
+	says(gpunvme_file_check(files, 3, 1), -ESTALE, "another file has its name");
+	gpunvme_file_close(files);
 	run("rm -r " AT "/many");
 }
 
@@ -430,7 +432,7 @@ static void test_lease(void **state)
 	kernel_reads();
 	fill(7);
 	good(lanes_write(file, 0, BYTES));
-	good(gpunvme_file_check(file));
+	good(gpunvme_file_check(file, 0, 1));
 	lanes_read(file);
 	kernel_reads();
 	fill(6);
@@ -441,7 +443,7 @@ static void test_lease(void **state)
 	assert_memory_equal(map, content, BYTES);
 	close(fd);
 	says(gpunvme_file_unlease(file), -EBUSY, "stays in the kernel's cache");
-	good(gpunvme_file_check(file));
+	good(gpunvme_file_check(file, 0, 1));
 	nobody_changes_it();
 	munmap(map, BYTES);
 	good(gpunvme_file_unlease(file));
@@ -450,7 +452,7 @@ static void test_lease(void **state)
 	assert_memory_equal(seen, content, BYTES);
 	good(gpunvme_file_get_info(file, &after));
 	assert_true(after.mtime > before.mtime || (after.mtime == before.mtime && after.mtime_ns > before.mtime_ns));
-	good(gpunvme_file_check(file));
+	good(gpunvme_file_check(file, 0, 1));
 	assert_int_equal(lanes_write(file, 0, 4096), -GPUNVME_EROFS);
 	says(gpunvme_file_unlease(file), -EINVAL, "not leased");
 
@@ -503,11 +505,11 @@ static void test_broken(void **state)
 	file = live();
 	good(gpunvme_file_lease(file));
 	set_flag(FILE_AT, FS_IMMUTABLE_FL, false);
-	says(gpunvme_file_check(file), -ESTALE, "cleared its immutable flag");
+	says(gpunvme_file_check(file, 0, 1), -ESTALE, "cleared its immutable flag");
 	assert_int_equal(open(FILE_AT, O_WRONLY | O_NONBLOCK), -1); /* the kernel's lease holds on */
 	assert_int_equal(errno, EWOULDBLOCK);
 	set_flag(FILE_AT, FS_IMMUTABLE_FL, true);
-	says(gpunvme_file_check(file), -ESTALE, "opens it for writing");
+	says(gpunvme_file_check(file, 0, 1), -ESTALE, "opens it for writing");
 	gpunvme_file_close(file);
 
 	if (!strcmp(type, "xfs")) {
@@ -518,7 +520,7 @@ static void test_broken(void **state)
 		good(ioctl(copy, FICLONE, fd));
 		close(fd);
 		close(copy);
-		says(gpunvme_file_check(file), -ESTALE, "by reflink");
+		says(gpunvme_file_check(file, 0, 1), -ESTALE, "by reflink");
 		good(gpunvme_file_unlease(file));
 		says(gpunvme_file_lease(file), -EOPNOTSUPP, "shares blocks");
 		gpunvme_file_close(file);
@@ -530,15 +532,18 @@ static void test_broken(void **state)
 
 static void test_refusals(void **state)
 {
-	struct gpunvme_file_opts opts = { sizeof(opts), GPUNVME_FILE_WRITE, 0, 0, 0 };
+	struct gpunvme_file_opts opts = mounted;
 	struct gpunvme_file *file = NULL;
 
 	(void)state;
-	says(gpunvme_file_live(dev, FILE_AT, &opts, &file), -EINVAL, "under a lease only");
-	opts = (struct gpunvme_file_opts){ sizeof(opts), 0, 0, 1, 0 };
-	says(gpunvme_file_live(dev, FILE_AT, &opts, &file), -EINVAL, "partition must be 0");
-	opts = (struct gpunvme_file_opts){ sizeof(opts), 0, 2, 0, 0 };
-	says(gpunvme_file_live(dev, FILE_AT, &opts, &file), -EXDEV, "of another namespace than 2");
+	opts.flags = GPUNVME_FILE_WRITE;
+	says(gpunvme_file_open(dev, FILE_AT, &opts, &file), -EINVAL, "under a lease only");
+	opts = mounted;
+	opts.partition = 1;
+	says(gpunvme_file_open(dev, FILE_AT, &opts, &file), -EINVAL, "partition must be 0");
+	opts = mounted;
+	opts.nsid = 2;
+	says(gpunvme_file_open(dev, FILE_AT, &opts, &file), -EXDEV, "of another namespace than 2");
 	not_live(AT "/nothing", -ENOENT, "No such file");
 	not_live(AT, -EOPNOTSUPP, "no regular file");
 	not_live("/proc/version", -EOPNOTSUPP, "only ext4 and XFS tell");

@@ -25,7 +25,7 @@ int verb_extents(int argc, char **argv)
 	const char *path = NULL;
 	char *text;
 	int ret = parse_options(argc, argv,
-				"usage: gpunvme extents FILE\nPrints where a file lies on its drive, for gpunvme_file_map(). "
+				"usage: gpunvme extents FILE\nPrints where a file lies on its drive, for gpunvme_file_open(). "
 				"Its file system must be mounted read-only.",
 				defs, &path, 1);
 
@@ -33,7 +33,7 @@ int verb_extents(int argc, char **argv)
 		return ret;
 	if (!path)
 		return misused("which file? Give its path");
-	ret = gpunvme_map_make(path, &text);
+	ret = gpunvme_file_map_make(path, &text);
 	if (ret)
 		return failed("%s", why(ret));
 	fputs(text, stdout);
@@ -54,7 +54,7 @@ int verb_unlease(int argc, char **argv)
 		return ret;
 	if (!path)
 		return misused("which file? Give its path");
-	ret = gpunvme_lease_remove(path);
+	ret = gpunvme_file_lease_remove(path);
 	if (ret)
 		return failed("%s", why(ret));
 	printf("%s may be written again\n", path);
@@ -145,14 +145,14 @@ static int show_step(void *ctx, uint64_t done, uint64_t total)
 	return interrupted ? -EINTR : 0;
 }
 
-static int print_table(const struct gpunvme_files *files)
+static int print_table(const struct gpunvme_file *files)
 {
-	struct gpunvme_files_info info = { .size = sizeof(info) };
-	struct gpunvme_files_entry e = { .size = sizeof(e) };
-	int ret = gpunvme_files_get_info(files, &info);
+	struct gpunvme_file_info info = { .size = sizeof(info) };
+	struct gpunvme_file_entry e = { .size = sizeof(e) };
+	int ret = gpunvme_file_get_info(files, &info);
 
 	for (uint32_t i = 0; i < info.files && !ret && !interrupted; i++) {
-		ret = gpunvme_files_get_entry(files, i, &e);
+		ret = gpunvme_file_get_entry(files, i, &e);
 		if (ret)
 			break;
 		printf("%8u %12llu %6u ", i, (unsigned long long)e.bytes, e.extents);
@@ -167,17 +167,21 @@ static int print_table(const struct gpunvme_files *files)
 static int list_all(struct files *f)
 {
 	struct progress bar;
-	const struct gpunvme_files_opts opts = { sizeof(opts), GPUNVME_FILES_SKIP, 0, f->partition, 0, show_step, &bar };
-	struct gpunvme_files *files;
+	const struct gpunvme_file_opts opts = { .size = sizeof(opts),
+					       .flags = GPUNVME_FILE_SKIP,
+					       .partition = f->partition,
+					       .progress = show_step,
+					       .ctx = &bar };
+	struct gpunvme_file *files;
 	int ret;
 
 	progress_start(&bar, 0, "names");
-	ret = gpunvme_files_open(f->s.dev, &f->path, 1, &opts, &files);
+	ret = gpunvme_file_open_set(f->s.dev, &f->path, 1, &opts, &files);
 	progress_end(&bar);
 	if (ret)
 		return ret;
 	ret = print_table(files);
-	gpunvme_files_close(files);
+	gpunvme_file_close(files);
 	return ret ? ret : interrupted ? -EINTR : 0;
 }
 
@@ -278,8 +282,9 @@ static int find_file(struct files *f, struct gpunvme_file **file)
 	int ret = f->map ? read_map(f->map, &text) : GO_ON;
 
 	opts.partition = f->partition;
+	opts.how = f->map ? GPUNVME_FILE_MAP : GPUNVME_FILE_UNMOUNTED;
 	if (ret == GO_ON) {
-		ret = f->map ? gpunvme_file_map(f->s.dev, text, &opts, file) : gpunvme_file_open(f->s.dev, f->path, &opts, file);
+		ret = gpunvme_file_open(f->s.dev, f->map ? text : f->path, &opts, file);
 		ret = ret ? failed("%s", why(ret)) : GO_ON;
 	}
 	free(text);

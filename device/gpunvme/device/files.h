@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Many files from a kernel: find a file by its number, or by its name, among those that the host has opened together
- * (gpunvme_files_open() in files.h). A cursor then names the file, and gpunvme_read() and gpunvme_write() take the cursor.
+ * (gpunvme_file_open_set() in file.h). A cursor then names the file, and gpunvme_read() and gpunvme_write() take the cursor.
  *
  *	struct gpunvme_dfile file;
  *	struct gpunvme_cursor cur = { dq, &file, bounce, 0, 0, 0 };
@@ -76,13 +76,13 @@ GPUNVME_FN uint64_t gpunvme_files_hash(const char *name, uint64_t len)
 /**
  * gpunvme_files_find_hash() - find the number of a file by the hash of its name
  * @files:  the table
- * @hash:   of the name as the table has it: see gpunvme_files_open()
+ * @hash:   of the name as the table has it: see gpunvme_file_open_set()
  * @number: set on success
  *
  * Most names take two loads. The most is one for each power of two in the number of files. The call does not compare names: a name
  * that is not in the table may have the hash of another one, by chance (1 in 2^64) or because somebody made it so.
  * Return: 0; -GPUNVME_ENOENT no name has that hash; -GPUNVME_ENOTUNIQ names of several files have it: the host finds their numbers
- * with gpunvme_files_find(); -GPUNVME_EPROTONOSUPPORT; -GPUNVME_EINVAL.
+ * with gpunvme_file_find(); -GPUNVME_EPROTONOSUPPORT; -GPUNVME_EINVAL.
  */
 GPUNVME_FN int gpunvme_files_find_hash(const struct gpunvme_dfiles *files, uint64_t hash, uint32_t *number)
 {

@@ -10,7 +10,7 @@
 
 #include "calls.h"
 #include "common/image.h"
-#include "file/fs.h"
+#include "file/file.h"
 
 /* ---- Sources that may not be written ---- */
 
@@ -141,7 +141,7 @@ static void look_at_all(void *arg)
 /* A cache of the file as it is now. */
 static void open_anew(struct stage *s)
 {
-	const struct gpunvme_file_opts file = { sizeof(file), GPUNVME_FILE_WRITE, 0, 0, 0 };
+	const struct gpunvme_file_opts file = { .size = sizeof(file), .flags = GPUNVME_FILE_WRITE };
 
 	assert_int_equal(gpunvme_pagecache_destroy(s->cache), 0);
 	gpunvme_file_close(s->of_file);

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "file/files.h"
+#include "file/file.h"
 #include "util/bits.h"
 #include "util/entry.h"
 
@@ -69,72 +69,72 @@ static int by_hash(const void *one, const void *other)
 }
 
 /* Of several files with one name the first is kept. */
-static int sort_names(struct gpunvme_files *files)
+static int sort_names(struct gpunvme_file *set)
 {
-	struct hashed *all = malloc(files->named * sizeof(*all)), *h = all;
+	struct hashed *all = malloc(set->named * sizeof(*all)), *h = all;
 	uint32_t i, kept = 0;
 
 	if (!all)
 		return gnv_fail(-ENOMEM, "out of memory");
-	for (i = 0; i < files->info.files; i++)
-		if (files->many[i].name)
-			*h++ = (struct hashed){ gnv_sum(files->many[i].name, strlen(files->many[i].name)), files->many[i].name, i };
-	qsort(all, files->named, sizeof(*all), by_hash);
-	for (h = all; h < all + files->named; h++)
+	for (i = 0; i < set->info.files; i++)
+		if (set->many[i].name)
+			*h++ = (struct hashed){ gnv_sum(set->many[i].name, strlen(set->many[i].name)), set->many[i].name, i };
+	qsort(all, set->named, sizeof(*all), by_hash);
+	for (h = all; h < all + set->named; h++)
 		if (h == all || h->hash != h[-1].hash || strcmp(h->name, h[-1].name) != 0)
-			files->name[kept++] = (struct gpunvme_dname){ h->hash, h->number, 0 };
-	files->named = kept;
+			set->name[kept++] = (struct gpunvme_dname){ h->hash, h->number, 0 };
+	set->named = kept;
 	free(all);
 	return 0;
 }
 
-static void fill_buckets(struct gpunvme_files *files, uint32_t buckets)
+static void fill_buckets(struct gpunvme_file *set, uint32_t buckets)
 {
 	uint32_t i, b = 0;
 
-	for (i = 0; i < files->named; i++)
-		while (b <= files->name[i].hash >> files->bucket_shift)
-			files->bucket[b++] = i;
+	for (i = 0; i < set->named; i++)
+		while (b <= set->name[i].hash >> set->bucket_shift)
+			set->bucket[b++] = i;
 	while (b <= buckets)
-		files->bucket[b++] = files->named;
+		set->bucket[b++] = set->named;
 }
 
-int gnv_names_index(struct gpunvme_files *files)
+int gnv_names_index(struct gpunvme_file *set)
 {
 	uint32_t bits, i;
 	int ret;
 
-	for (i = 0; i < files->info.files; i++)
-		files->named += files->many[i].name != NULL;
-	if (!files->named)
+	for (i = 0; i < set->info.files; i++)
+		set->named += set->many[i].name != NULL;
+	if (!set->named)
 		return 0;
-	bits = gnv_log2(files->named);
+	bits = gnv_log2(set->named);
 	bits += !bits; /* a shift by 64 bits is none */
-	files->bucket_shift = 64 - bits;
-	files->name = malloc(files->named * sizeof(*files->name));
-	files->bucket = malloc(((1ull << bits) + 1) * sizeof(*files->bucket));
-	if (!files->name || !files->bucket)
+	set->bucket_shift = 64 - bits;
+	set->name = malloc(set->named * sizeof(*set->name));
+	set->bucket = malloc(((1ull << bits) + 1) * sizeof(*set->bucket));
+	if (!set->name || !set->bucket)
 		return gnv_fail(-ENOMEM, "out of memory");
-	ret = sort_names(files);
+	ret = sort_names(set);
 	if (!ret)
-		fill_buckets(files, 1u << bits);
+		fill_buckets(set, 1u << bits);
 	return ret;
 }
 
-GPUNVME_API int gpunvme_files_find(const struct gpunvme_files *files, const char *name, uint32_t *number)
+GPUNVME_API int gpunvme_file_find(const struct gpunvme_file *file, const char *name, uint32_t *number)
 {
 	uint64_t hash;
 	uint32_t i;
-	int ret = gnv_enter(files, files && name && number, "files, name and number");
+	int ret = gnv_enter(file, file && name && number, "file, name and number");
 
 	if (ret)
 		return ret;
 	hash = gnv_sum(name, strlen(name));
-	for (i = files->named ? files->bucket[hash >> files->bucket_shift] : 0; i < files->named && files->name[i].hash <= hash; i++) {
-		if (files->name[i].hash == hash && strcmp(files->many[files->name[i].number].name, name) == 0) {
-			*number = files->name[i].number;
+	for (i = file->named ? file->bucket[hash >> file->bucket_shift] : 0; i < file->named && file->name[i].hash <= hash; i++) {
+		if (file->name[i].hash == hash && strcmp(file->many[file->name[i].number].name, name) == 0) {
+			*number = file->name[i].number;
 			return 0;
 		}
 	}
-	return gnv_fail(-ENOENT, "no file of the table has this name: give it as gpunvme_files_get_entry() tells it");
+	return gnv_fail(-ENOENT, "no file of the table has this name: give it as gpunvme_file_get_entry() tells it");
 }

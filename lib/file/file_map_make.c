@@ -10,7 +10,7 @@
 
 static int add(void *ctx, uint64_t pos, uint64_t at, uint64_t len)
 {
-	return gnv_file_add(ctx, pos, at, len);
+	return gnv_extents_add(ctx, pos, at, len);
 }
 
 static const char *unwritable(const struct gnv_os_mapped *m)
@@ -18,7 +18,7 @@ static const char *unwritable(const struct gnv_os_mapped *m)
 	return gnv_map_reason(m->shared ? "shared" : m->verity ? "verity" : m->immutable || m->append ? "immutable" : "ok");
 }
 
-static void describe(struct gpunvme_file *file, const struct gnv_os_mapped *m)
+static void describe(struct gnv_extents *file, const struct gnv_os_mapped *m)
 {
 	file->info.bytes = m->bytes;
 	file->info.inode = m->inode;
@@ -68,7 +68,7 @@ static int find_fs(const struct gnv_os_mapped *m, struct gnv_map *map)
 	return 0;
 }
 
-GPUNVME_API int gpunvme_map_make(const char *path, char **text)
+GPUNVME_API int gpunvme_file_map_make(const char *path, char **text)
 {
 	struct gnv_map map = { .file = NULL };
 	struct gnv_os_mapped mapped;
@@ -76,7 +76,7 @@ GPUNVME_API int gpunvme_map_make(const char *path, char **text)
 
 	if (!path || !text)
 		return gnv_null("path and text");
-	map.file = gnv_file_new();
+	map.file = gnv_extents_new();
 	if (!map.file)
 		return -ENOMEM;
 	ret = gnv_os_map(path, &mapped, add, map.file);
@@ -87,6 +87,6 @@ GPUNVME_API int gpunvme_map_make(const char *path, char **text)
 		gnv_map_freeze(map.file, &map.super);
 		ret = gnv_map_write(&map, text);
 	}
-	gpunvme_file_close(map.file);
+	gnv_extents_free(map.file);
 	return ret;
 }
