@@ -3,8 +3,8 @@
  * Files: which blocks of a namespace a file has, or each file of a set, so that kernels read and write them by name or number
  * (gpunvme/device.h).
  *
- *   gpunvme_file_open       one file: of a file system that nobody has mounted (ext2, ext3 and ext4), from its map (ext4, XFS and
- *                           btrfs), or of one that is mounted from a block device that the library serves (ext4 and XFS)
+ *   gpunvme_file_open       one file: of a file system that is not mounted (ext2, ext3 and ext4); by its map (ext4, XFS, btrfs); or
+ *                           of one that is mounted from a block device of this library (ext4 and XFS)
  *   gpunvme_file_open_set   many as one table: a list of names, and all files below directories
  *   gpunvme_file_map_make   while a file system is mounted read-only: the blocks of a file as text, its map
  *   gpunvme_file_check      whether a file of a mounted file system still is what it was
@@ -85,16 +85,16 @@ struct gpunvme_file_opts {
  *
  * GPUNVME_FILE_MOUNTED: the file system must be ext4 or XFS, mounted from a block device or a partition of it. This library must
  * serve that block device from the same namespace, in this process or another (gpunvme/serve.h). That is known by what the ublk
- * driver keeps, and by the bytes with which both begin. What `soft:` has beneath it nobody else can have mounted, so there, too, the way
- * is a block device that is served. What was written so far is brought to the drive (FIEMAP with sync), then the kernel is asked
- * where the file lies. Of an open file the path is "/proc/self/fd/N". The file is for reading, until it is leased. The kernel may
- * give it other blocks, and its blocks to other files, as soon as somebody changes it: after kernels have run, gpunvme_file_check()
- * says whether what they read was this file. A descriptor is kept until gpunvme_file_close(), so that the file system cannot be
- * unmounted before, and a file that is deleted keeps its blocks.
+ * driver keeps, and by the bytes with which both begin. The image of a `soft:` device cannot be mounted by others, so there, too,
+ * the way is a block device that is served. What was written so far is brought to the drive (FIEMAP with sync), then the kernel is
+ * asked where the file lies. Of an open file the path is "/proc/self/fd/N". The file is for reading, until it is leased. The kernel
+ * may give it other blocks, and its blocks to other files, as soon as somebody changes it: after kernels have run,
+ * gpunvme_file_check() says whether what they read was this file. A descriptor is kept until gpunvme_file_close(), so that the file
+ * system cannot be unmounted before, and a file that is deleted keeps its blocks.
  *
  * Return: 0; -EINVAL an option, GPUNVME_FILE_SKIP, a path that leaves the root, or the text is no map, was cut off or edited;
  * -ENOENT, -ENOTDIR, -EISDIR, -ELOOP as of any path; -EOPNOTSUPP another file system, as the sentence says, one with a feature that
- * is not known, a file that is no regular file, encrypted, compressed or stored in its inode, for writing also one that fs-verity
+ * is not known, a file that is no regular file, encrypted, compressed or stored in its inode; for writing also one that fs-verity
  * protects or that is immutable or for appending, or this build has no libext2fs; mounted, also a real-time device, or ext4 writes
  * the file's data to the journal first; -EBUSY its journal waits to be replayed, or it was not unmounted; mounted: data is not
  * allocated yet, as somebody writes to it; -ESTALE another thread formatted the namespace meanwhile, or the map's file system is
@@ -123,10 +123,10 @@ GPUNVME_API int gpunvme_file_open(struct gpunvme_dev *dev, const char *name, con
  * unmounted and no file can be leased; there, each file has 8 bytes more in the host. Threads: as gpunvme_file_open().
  *
  * Return: 0, also when a directory has no file below it; -EINVAL, also for maps of several file systems; -ENOENT and all others of
- * gpunvme_file_open() for the first file that cannot be had, which the sentence names (of a map, its number), then there is no
+ * gpunvme_file_open() for the first file that cannot be had, which the sentence names (of a map, its number): then there is no
  * table; -EUCLEAN directories lead in circles, or have more names than there is room for; -EXDEV mounted, and of several file
  * systems; -EBUSY mounted, and something was replaced under way; -E2BIG more than GPUNVME_FILE_SET_MAX files, more than 2^32 - 1
- * extents, names below directories that take more than 64 MiB and eight times the file system, or a directory of which the list has
+ * extents, names below directories that take more than 64 MiB and eight times the file system; or a directory of which the list has
  * two files in a row and whose names take more than the file system, both at most 4 GiB (mounted: 4 GiB).
  */
 GPUNVME_API int gpunvme_file_open_set(struct gpunvme_dev *dev, const char *const *names, uint32_t count,
