@@ -181,7 +181,7 @@ struct gpunvme_dev_info {
 	uint32_t emulated;  /* 1: software of this process is the controller (soft:); 0: a drive, or another process */
 	char why[160];      /* why it is dead or removed: "it reports a fatal error (CSTS.CFS)"; "" if alive, or in a child */
 	uint64_t link;      /* bytes a second in each direction to an emulated drive: `link` or `model` of its URI, and of soft:vram
-			     * at most the link of its GPU, measured at opening; 0: none is known */
+			     * at most the link of its GPU, measured at opening; 0: none, as with link=0, or none is known */
 	uint32_t blocks;    /* of threads, for which grids of the program leave room on the GPU of soft:vram; 0: it runs on none */
 	uint32_t late;      /* 1: this machine has not kept the times that the URI asks for, as the log said */
 };

@@ -45,7 +45,7 @@ static int try_scratch(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu)
 
 	if (ret)
 		return ret;
-	if (!mem->cpu && !dev->nvme.port->remote)
+	if (!mem->cpu && !dev->nvme.port->remote && !dev->nvme.port->far_rings)
 		ret = gnv_fail(-EOPNOTSUPP, "the software controller cannot have rings in memory that has no CPU address");
 	if (!ret)
 		ret = gnv_mem_map(mem, space, &dev->nvme.log, &iova);

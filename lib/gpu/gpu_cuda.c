@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * NVIDIA GPUs as lanes. Rings and data are host memory that is pinned and mapped to the GPU, the state of queues is the GPU's own.
- * Controllers do not reach memory of the GPU this way: that takes a driver that exports it and an IOMMU that takes it.
+ * Memory of the GPU has no address for controllers on the bus: that takes a driver that exports it and an IOMMU that takes it. A
+ * controller in software copies data to and from it, and a drive that runs on such a GPU accesses it.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -12,6 +13,7 @@
 #include "gpu/kernels/code_object.h"
 #include "gpu/kernels/kernels.h"
 #include "gpu/kernels/ptx.h"
+#include "os/linux/sys.h"
 #include "os/nvidia/cuda.h"
 #include "util/bits.h"
 
@@ -79,11 +81,15 @@ static void cuda_close(struct gpunvme_gpu *gpu)
 
 static int cuda_mem_alloc(struct gpunvme_gpu *gpu, uint32_t how, size_t len, struct gnv_gpu_bytes *bytes)
 {
-	(void)gpu;
-	(void)how;
-	(void)len;
-	(void)bytes;
-	return gnv_fail(-EOPNOTSUPP, "controllers do not reach the memory of NVIDIA GPUs; host memory serves both");
+	int ret;
+
+	if (how)
+		return gnv_fail(-EOPNOTSUPP, "an NVIDIA GPU has one kind of memory; use GPUNVME_MEM_VRAM in place of a flag of "
+					     "GPUNVME_MEM_VENDOR");
+	len = gnv_align_up(len, gnv_sys_page_size());
+	*bytes = (struct gnv_gpu_bytes){ .len = len, .page = gnv_sys_page_size(), .dmabuf = -1 };
+	ret = gnv_cuda_alloc(cuda_of(gpu), len, &bytes->lane);
+	return ret == -ENOMEM ? gnv_fail(ret, "%s has no %zu bytes of memory left", gpu->info.name, len) : ret;
 }
 
 static int cuda_mem_register(struct gpunvme_gpu *gpu, void *ptr, size_t len, struct gnv_gpu_bytes *bytes)
@@ -97,8 +103,7 @@ static int cuda_mem_register(struct gpunvme_gpu *gpu, void *ptr, size_t len, str
 
 static void cuda_mem_free(struct gpunvme_gpu *gpu, struct gnv_gpu_bytes *bytes)
 {
-	(void)gpu;
-	(void)bytes;
+	gnv_cuda_free(cuda_of(gpu), bytes->lane);
 }
 
 static int cuda_mem_check(struct gpunvme_gpu *gpu, uint64_t lane, size_t len)

@@ -69,8 +69,12 @@ void gnv_mem_release(struct gpunvme_mem *mem)
 
 int gnv_mem_map(struct gpunvme_mem *mem, struct gnv_space *space, const struct gnv_log *log, uint64_t *iova)
 {
-	const int ret = space->ops->map(space, mem, iova);
+	int ret;
 
+	if (!mem->cpu && mem->dmabuf < 0 && !space->copies)
+		return gnv_fail(-EOPNOTSUPP, "%s memory without a CPU address and without a DMA-BUF is reached by no controller on the bus; use "
+					     "memory of the host", mem->ops->kind);
+	ret = space->ops->map(space, mem, iova);
 	if (ret != -EOWNERDEAD)
 		return ret;
 	gnv_log(log, GPUNVME_LOG_ERROR, "%zu bytes are leaked: %s", mem->len, gpunvme_errmsg());

@@ -42,6 +42,7 @@ struct gnv_space {
 	bool by_dmabuf; /* maps what has a DMA-BUF by it: its exporter is asked, and a refusal may move the memory */
 	bool one_piece; /* maps only what is contiguous in physical memory: huge pages */
 	bool by_fd;	/* maps only what has a descriptor that another process can map (gpunvme_mem.fd) */
+	bool copies;	/* maps what only the runtime of a GPU reaches: the controller is software of this process */
 	bool bare;	/* nothing stands between device and memory: what was unmapped can be reached all the same */
 };
 

@@ -241,6 +241,7 @@ static int create(uint64_t first, unsigned shift, struct gnv_space **space)
 		return -ENOMEM;
 	soft->base.ops = &soft_space_ops;
 	soft->base.refs = 1;
+	soft->base.copies = true;
 	soft->first = first;
 	soft->shift = shift;
 	pthread_mutex_init(&soft->lock, NULL);

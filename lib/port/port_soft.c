@@ -334,6 +334,7 @@ int gnv_port_soft_open(struct gnv_uri *uri, const struct gnv_port *share, const 
 	ps->port.read_only = gnv_soft_read_only(ps->soft);
 	ps->port.faulty = config.faulty;
 	ps->port.emulated = true;
+	ps->port.far_rings = config.engine && config.engine->far_rings;
 	gnv_soft_speed(ps->soft, &ps->port.link, &ps->port.blocks);
 	gnv_soft_media(ps->soft, ps->port.medium);
 	snprintf(ps->port.address, sizeof(ps->port.address), "%s", uri->address);

@@ -147,6 +147,19 @@ static int take_named(struct gnv_uri *uri, struct gnv_soft_model *model)
 	return 0;
 }
 
+/* Of a named drive, in place of its own. */
+static int take_link(struct gnv_uri *uri, struct gnv_soft_model *model)
+{
+	uint64_t link = UINT64_MAX;
+
+	if (take_rate(uri, "link", true, &link))
+		return -EINVAL;
+	model->no_link = !link;
+	if (link != UINT64_MAX)
+		model->link = link;
+	return 0;
+}
+
 int gnv_port_soft_model(struct gnv_uri *uri, struct gnv_soft_model *model)
 {
 	if (gnv_uri_take_u32(uri, "iops", 1, GNV_SOFT_IOPS_MAX, &model->iops) ||
@@ -155,5 +168,5 @@ int gnv_port_soft_model(struct gnv_uri *uri, struct gnv_soft_model *model)
 	    gnv_uri_take_u32(uri, "seed", 0, UINT32_MAX, &model->seed) || take_rate(uri, "bw", false, &model->bw) ||
 	    take_named(uri, model))
 		return -EINVAL;
-	return take_rate(uri, "link", true, &model->link); /* of a named drive, in place of its own */
+	return take_link(uri, model);
 }

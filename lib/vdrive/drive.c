@@ -271,6 +271,7 @@ static void release(struct gnv_soft *soft)
 const struct gnv_soft_engine_ops gnv_vdrive_engine = {
 	.name = "vdrive",
 	.size = sizeof(struct gnv_vdrive),
+	.far_rings = true,
 	.start = start,
 	.stop = stop,
 	.free = free_drive,

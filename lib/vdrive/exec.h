@@ -14,6 +14,7 @@
 
 #include "util/log.h"
 
+struct gpunvme_mem;
 struct gnv_vd_exec;
 
 /* What the URI asks for. */
@@ -40,6 +41,12 @@ struct gnv_vd_exec_ops {
 	int (*show)(struct gnv_vd_exec *exec, void *cpu, size_t len, uint64_t *at, void **cookie);
 	/* Return: 0; -EBUSY it stays accessible. */
 	int (*hide)(struct gnv_vd_exec *exec, void *cookie);
+
+	/*
+	 * Make memory of a device accessible, for as long as it exists. Return: 0; -EOPNOTSUPP, -EXDEV the processor does not access
+	 * it; -EIO.
+	 */
+	int (*reach)(struct gnv_vd_exec *exec, const struct gpunvme_mem *mem, uint64_t *at);
 
 	/* Run the kernel with this structure, launch after launch. @slice_ns: of one launch; 0: one launch runs until stop(). */
 	int (*start)(struct gnv_vd_exec *exec, uint64_t vd, uint64_t slice_ns);

@@ -167,6 +167,16 @@ static int cpu_hide(struct gnv_vd_exec *exec, void *cookie)
 	return 0;
 }
 
+/* Stores to memory of a device may stay in a buffer of the CPU or of the device after a fence. */
+static int cpu_reach(struct gnv_vd_exec *exec, const struct gpunvme_mem *mem, uint64_t *at)
+{
+	(void)exec;
+	(void)mem;
+	(void)at;
+	return gnv_fail(-EOPNOTSUPP,
+			"a drive soft:vram: with on=cpu does not reach memory of a device; use memory of the host, or on=cuda:N");
+}
+
 /* ---- Threads ---- */
 
 static bool stopped(const struct exec_cpu *cpu)
@@ -243,6 +253,7 @@ const struct gnv_vd_exec_ops gnv_vd_exec_cpu = {
 	.poke = cpu_poke,
 	.show = cpu_show,
 	.hide = cpu_hide,
+	.reach = cpu_reach,
 	.start = cpu_start,
 	.is_queued = cpu_is_queued,
 	.stop = cpu_stop,

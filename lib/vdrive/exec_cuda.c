@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "mem/mem.h"
 #include "os/nvidia/cuda.h"
 #include "util/bits.h"
 #include "util/clock.h"
@@ -153,6 +154,18 @@ static int cuda_hide(struct gnv_vd_exec *exec, void *cookie)
 	return cookie ? gnv_cuda_unregister(cuda_of(exec)->cuda, cookie) : 0;
 }
 
+static int cuda_reach(struct gnv_vd_exec *exec, const struct gpunvme_mem *mem, uint64_t *at)
+{
+	int ret;
+
+	if (!mem->gpu || mem->gpu->info.kind != GPUNVME_GPU_CUDA)
+		return gnv_fail(-EOPNOTSUPP, "a drive on an NVIDIA GPU reaches memory of the host and of NVIDIA GPUs, and no other");
+	ret = gnv_cuda_reach(cuda_of(exec)->cuda, mem->lane, mem->len);
+	if (!ret)
+		*at = mem->lane;
+	return ret;
+}
+
 /* ---- Launches ---- */
 
 static int launch(struct exec_cuda *c)
@@ -278,6 +291,7 @@ const struct gnv_vd_exec_ops gnv_vd_exec_cuda = {
 	.poke = cuda_poke,
 	.show = cuda_show,
 	.hide = cuda_hide,
+	.reach = cuda_reach,
 	.start = cuda_start,
 	.is_queued = cuda_is_queued,
 	.stop = cuda_stop,

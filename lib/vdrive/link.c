@@ -2,7 +2,7 @@
 /*
  * The link of a drive whose blocks are in the memory of a GPU: the link that its data uses, unless the URI asks for a slower one.
  * The rate is measured, and only reported. The first copies may be slow, because an idle GPU wakes its link up, so the fastest of
- * several counts.
+ * several counts. With link=0 the drive has no link.
  */
 #include "os/linux/sys.h"
 #include "util/bits.h"
@@ -48,7 +48,7 @@ void gnv_vdrive_measure_link(struct gnv_vdrive *d)
 	void *host, *cookie;
 	uint64_t at;
 
-	if (d->exec->is_cpu || !len || gnv_sys_map(len, 0, false, &host))
+	if (d->exec->is_cpu || d->t.soft.config.model.no_link || !len || gnv_sys_map(len, 0, false, &host))
 		return;
 	if (!d->exec->ops->show(d->exec, host, len, &at, &cookie)) { /* pinned, because memory that is not pinned is copied twice */
 		measure(d, host, len);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The table of regions: the memory of the host that the drive accesses, by IOVA. All functions are called under the lock of the
- * space.
+ * The table of regions: the memory that the drive accesses, by IOVA. All functions are called under the lock of the space.
  */
 #include <errno.h>
 #include <string.h>
@@ -63,15 +62,32 @@ static int publish_placed(struct gnv_vdrive *d, uint32_t ms)
 
 /* ---- Mappings ---- */
 
+/*
+ * The link of the drive is the one to the host, whose data this is not. So there must be no link, or one that the time model plays
+ * for all data alike.
+ */
+static int check_link(const struct gnv_vdrive *d)
+{
+	const struct gnv_soft *soft = &d->t.soft;
+
+	if (soft->link == soft->config.model.link)
+		return 0;
+	return gnv_fail(-EOPNOTSUPP,
+			"data in memory of a GPU would not go over the link of this drive, which carries %llu bytes a second; add link=0 to its "
+			"URI for a drive without a link, or a rate up to that",
+			(unsigned long long)soft->link);
+}
+
 static int show(struct gnv_vdrive *d, const struct gnv_soft_map *map)
 {
 	struct gnv_vdrive_region *region = &d->region[map->slot];
-	int ret;
+	int ret = map->far ? check_link(d) : 0;
 
-	if (map->far || map->hidden)
-		return gnv_fail(-EOPNOTSUPP, "a drive soft:vram: does not reach memory of a device yet; use memory of the host");
 	*region = (struct gnv_vdrive_region){ .iova = map->iova };
-	ret = d->exec->ops->show(d->exec, map->cpu, map->len, &region->at, &region->cookie);
+	if (ret)
+		return ret;
+	ret = map->far ? d->exec->ops->reach(d->exec, map->far, &region->at) :
+			 d->exec->ops->show(d->exec, map->cpu, map->len, &region->at, &region->cookie);
 	region->shown = !ret;
 	region->placed = map->iova - GNV_SOFT_IOVA_BASE != (uint64_t)map->slot << GNV_SOFT_IOVA_SLOT_SHIFT;
 	return ret;

@@ -21,6 +21,7 @@
 #include <gpunvme/unstable.h>
 
 #include "common/pair.h"
+#include "gpu/gpu.h"
 #include "mocks/cuda/stand_in.h"
 #include "os/nvidia/cuda.h"
 #include "os/nvidia/uapi/cuda.h"
@@ -172,6 +173,175 @@ static void lanes_of_the_same_gpu_use_it(void **state)
 	open_rig(&r, DRIVE, "cuda:0");
 	write_and_read(&r);
 	close_rig(&r);
+}
+
+/* ---- Memory of the GPU ---- */
+
+/* A queue with these flags, and a buffer with these. */
+static void open_in_memory_of_gpu(struct rig *r, const char *uri, const char *lanes, uint32_t qp_flags, uint32_t mem_flags)
+{
+	const struct gpunvme_qp_opts opts = { sizeof(opts), qp_flags, 64, 0, 0 };
+	const struct gpunvme_mem_opts mem_opts = { sizeof(mem_opts), mem_flags, 0 };
+	struct gpunvme_view view = GPUNVME_VIEW_INIT;
+	struct pair *p = &r->pair;
+
+	memset(r, 0, sizeof(*r));
+	view.flags = GPUNVME_VIEW_WRITE;
+	good(gpunvme_dev_open(uri, NULL, &p->dev));
+	good(gpunvme_gpu_open(lanes, NULL, &p->gpu));
+	good(gpunvme_qp_create(p->dev, p->gpu, &opts, &p->qp));
+	good(gpunvme_qp_view(p->qp, &view, &p->dq));
+	good(gpunvme_mem_alloc(p->gpu, COMMANDS * 4096, &mem_opts, &p->mem));
+	good(gpunvme_mem_map(p->mem, p->dev));
+	good(gpunvme_mem_dbuf(p->mem, p->dev, &p->dbuf));
+	assert_null(gpunvme_mem_ptr(p->mem));
+}
+
+/* As write_and_read(), by copies of the driver. */
+static void write_and_read_there(struct rig *r)
+{
+	unsigned char *p = malloc(COMMANDS * 4096);
+	struct gpunvme_gpu *gpu = r->pair.gpu;
+	uint32_t i, byte;
+
+	assert_non_null(p);
+	for (i = 0; i < COMMANDS; i++)
+		for (byte = 0; byte < 4096; byte++)
+			p[i * 4096 + byte] = stamp(i, byte);
+	good(gpu->ops->poke(gpu, r->pair.dbuf.base, p, COMMANDS * 4096));
+	move_all(r, GPUNVME_IO_WRITE);
+	memset(p, 0, COMMANDS * 4096);
+	good(gpu->ops->poke(gpu, r->pair.dbuf.base, p, COMMANDS * 4096));
+	move_all(r, GPUNVME_IO_READ);
+	good(gpu->ops->peek(gpu, p, r->pair.dbuf.base, COMMANDS * 4096));
+	for (i = 0; i < COMMANDS; i++)
+		for (byte = 0; byte < 4096; byte++)
+			if (p[i * 4096 + byte] != (byte < (i % 8 + 1) * 512 ? stamp(i, byte) : 0))
+				fail_msg("command %u, byte %u: 0x%02x", i, byte, p[i * 4096 + byte]);
+	free(p);
+}
+
+static void data_lies_in_memory_of_the_gpu(void **state)
+{
+	static const char *const uris[] = { DRIVE "&link=0", DRIVE "&link=10M", "soft:ram:4M?queues=2" };
+	struct rig r;
+	size_t i;
+
+	(void)state;
+	for (i = 0; i < sizeof(uris) / sizeof(uris[0]); i++) {
+		open_in_memory_of_gpu(&r, uris[i], "cuda:0", 0, GPUNVME_MEM_VRAM);
+		write_and_read_there(&r);
+		close_rig(&r);
+	}
+}
+
+static const char *rung_of(struct gpunvme_qp *qp)
+{
+	static struct gpunvme_qp_info info;
+
+	info.size = sizeof(info);
+	good(gpunvme_qp_get_info(qp, &info));
+	return info.rung;
+}
+
+/* After a recovery or a reset. */
+static void view_again(struct rig *r)
+{
+	struct gpunvme_view view = GPUNVME_VIEW_INIT;
+
+	view.flags = GPUNVME_VIEW_WRITE;
+	gpunvme_qp_release_old(r->pair.qp);
+	good(gpunvme_qp_view(r->pair.qp, &view, &r->pair.dq));
+}
+
+/* The data then lies there, too, without a flag. */
+static void rings_lie_in_memory_of_the_gpu(void **state)
+{
+	struct rig r;
+
+	(void)state;
+	open_in_memory_of_gpu(&r, DRIVE "&link=0", "cuda:0", GPUNVME_QP_VRAM, 0);
+	assert_string_equal(rung_of(r.pair.qp), "soft+vram");
+	write_and_read_there(&r);
+	good(gpunvme_qp_recover(r.pair.qp));
+	view_again(&r);
+	write_and_read_there(&r);
+	good(gpunvme_dev_reset(r.pair.dev));
+	view_again(&r);
+	write_and_read_there(&r);
+	close_rig(&r);
+	open_in_memory_of_gpu(&r, DRIVE "&link=0&slice=1&fault=delay:3000", "cuda:0", GPUNVME_QP_VRAM, 0);
+	write_and_read_there(&r);
+	close_rig(&r);
+}
+
+/* Memory of one GPU, a drive on another. */
+static void memory_of_a_peer(void **state)
+{
+	struct stand_in *driver = mock_driver();
+	struct gpunvme_gpu *other;
+	struct rig r;
+
+	(void)state;
+	if (driver)
+		driver->devices = 2;
+	if (gpunvme_gpu_open("cuda:1", NULL, &other))
+		skip();
+	gpunvme_gpu_close(other);
+	open_in_memory_of_gpu(&r, "soft:vram:4M?on=cuda:1&queues=2&link=0", "cuda:0", GPUNVME_QP_VRAM, 0);
+	if (driver)
+		assert_int_equal(driver->access[0], 1u << 1);
+	write_and_read_there(&r);
+	close_rig(&r);
+}
+
+static void is_refused_there(const char *uri, const char *lanes, uint32_t mem_flags, int ret, const char *says)
+{
+	const struct gpunvme_mem_opts opts = { sizeof(opts), mem_flags, 0 };
+	struct gpunvme_dev *dev;
+	struct gpunvme_gpu *gpu;
+	struct gpunvme_mem *mem;
+
+	good(gpunvme_dev_open(uri, NULL, &dev));
+	good(gpunvme_gpu_open(lanes, NULL, &gpu));
+	good(gpunvme_mem_alloc(gpu, 8192, &opts, &mem));
+	assert_int_equal(gpunvme_mem_map(mem, dev), ret);
+	if (!strstr(gpunvme_errmsg(), says))
+		fail_msg("%s: %s", uri, gpunvme_errmsg());
+	good(gpunvme_mem_free(mem));
+	gpunvme_gpu_close(gpu);
+	good(gpunvme_dev_close(dev));
+}
+
+/* What would go past the link of the drive, and what the drive does not reach. */
+static void memory_of_the_gpu_that_is_refused(void **state)
+{
+	struct stand_in *driver = mock_driver();
+	const struct gpunvme_qp_opts opts = { sizeof(opts), GPUNVME_QP_VRAM, 64, 0, 0 };
+	struct gpunvme_dev *dev;
+	struct gpunvme_gpu *gpu;
+	struct gpunvme_qp *qp;
+
+	(void)state;
+	is_refused_there(DRIVE, "cuda:0", GPUNVME_MEM_VRAM, -EOPNOTSUPP, "add link=0");
+	is_refused_there(DRIVE "&link=1000T", "cuda:0", GPUNVME_MEM_VRAM, -EOPNOTSUPP, "add link=0");
+	is_refused_there("soft:vram:4M", "cuda:0", GPUNVME_MEM_VRAM, -EOPNOTSUPP, "on=cuda:N");
+	good(gpunvme_gpu_open("cuda:0", NULL, &gpu));
+	good(gpunvme_dev_open("soft:ram:4M", NULL, &dev));
+	assert_int_equal(gpunvme_qp_create(dev, gpu, &opts, &qp), -EOPNOTSUPP);
+	assert_non_null(strstr(gpunvme_errmsg(), "cannot have rings in memory that has no CPU address"));
+	good(gpunvme_dev_close(dev));
+	gpunvme_gpu_close(gpu);
+	if (!driver)
+		return;
+	driver->devices = 2;
+	driver->apart = true;
+	is_refused_there("soft:vram:4M?on=cuda:1&queues=2&link=0", "cuda:0", GPUNVME_MEM_VRAM, -EXDEV, "no peer access");
+	driver->apart = false;
+	driver->fail = "cuMemPoolSetAccess";
+	driver->error = GNV_CUDA_INVALID_VALUE;
+	is_refused_there("soft:vram:4M?on=cuda:1&queues=2&link=0", "cuda:0", GPUNVME_MEM_VRAM, -EIO, "memory of another GPU");
+	driver->fail = NULL;
 }
 
 /* The same memory is a drive's and the lanes': whichever lets go first, the other still reaches it. */
@@ -586,6 +756,7 @@ static void the_link_is_the_slower_one(void **state)
 	assert_in_range(link_of(DRIVE), 1, petabyte - 1);
 	assert_in_range(link_of(DRIVE "&link=1000T"), 1, petabyte - 1);
 	assert_int_equal(link_of(DRIVE "&link=1000000"), 1000000);
+	assert_int_equal(link_of(DRIVE "&link=0"), 0);
 }
 
 static void drives_that_cannot_be_are_refused(void **state)
@@ -635,6 +806,10 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_teardown(lanes_of_cpus_use_it, check),
 		cmocka_unit_test_teardown(lanes_of_the_same_gpu_use_it, check),
+		cmocka_unit_test_teardown(data_lies_in_memory_of_the_gpu, check),
+		cmocka_unit_test_teardown(rings_lie_in_memory_of_the_gpu, check),
+		cmocka_unit_test_teardown(memory_of_a_peer, check),
+		cmocka_unit_test_teardown(memory_of_the_gpu_that_is_refused, check),
 		cmocka_unit_test_teardown(memory_outlives_one_of_its_users, check),
 		cmocka_unit_test_teardown(a_drive_begins_with_an_image, check),
 		cmocka_unit_test_teardown(commands_outlive_launches, check),

@@ -57,6 +57,12 @@ SAME(GNV_CUDA_POINTER_TAG, CU_POINTER_ATTRIBUTE_BUFFER_ID);
 SAME(GNV_CUDA_POINTER_ORDINAL, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL);
 SAME(GNV_CUDA_POINTER_BASE, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR);
 SAME(GNV_CUDA_POINTER_LEN, CU_POINTER_ATTRIBUTE_RANGE_SIZE);
+SAME(GNV_CUDA_POINTER_POOL, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE);
+SAME(GNV_CUDA_LOCATION_DEVICE, CU_MEM_LOCATION_TYPE_DEVICE);
+SAME(GNV_CUDA_ACCESS_READWRITE, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+SAME(sizeof(struct gnv_cuda_access), sizeof(CUmemAccessDesc));
+SAME(offsetof(struct gnv_cuda_access, id), offsetof(CUmemAccessDesc, location.id));
+SAME(offsetof(struct gnv_cuda_access, flags), offsetof(CUmemAccessDesc, flags));
 SAME(GNV_CUDA_CAPABILITY_MAJOR, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
 SAME(GNV_CUDA_CAPABILITY_MINOR, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
 SAME(GNV_CUDA_MEMORY_POOLS, CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED);
@@ -330,15 +336,28 @@ static void registers_of_others(void **state)
 	gpunvme_gpu_close(gpu);
 }
 
-static void memory_of_the_gpu_is_refused(void **state)
+static void memory_of_the_gpu(void **state)
 {
 	static char page[4096] __attribute__((aligned(4096)));
+	char seen[4096], zeroes[4096] = { 0 };
 	struct gnv_gpu_bytes bytes;
 	struct gpunvme_gpu *gpu;
 
 	(void)state;
 	assert_int_equal(gpunvme_gpu_open("cuda:0", NULL, &gpu), 0);
-	assert_int_equal(gpu->ops->mem_alloc(gpu, 0, 4096, &bytes), -EOPNOTSUPP);
+	assert_int_equal(gpu->ops->mem_alloc(gpu, GPUNVME_MEM_HIP, 4096, &bytes), -EOPNOTSUPP);
+	driver->fail = "cuMemAllocAsync";
+	driver->error = GNV_CUDA_OUT_OF_MEMORY;
+	assert_int_equal(gpu->ops->mem_alloc(gpu, 0, 4096, &bytes), -ENOMEM);
+	driver->fail = NULL;
+	assert_int_equal(gpu->ops->mem_alloc(gpu, 0, 4000, &bytes), 0);
+	assert_int_equal(bytes.len, 4096);
+	assert_null(bytes.cpu);
+	assert_int_equal(gpu->ops->peek(gpu, seen, bytes.lane, 4096), 0);
+	assert_memory_equal(seen, zeroes, 4096);
+	assert_int_equal(gpu->ops->mem_check(gpu, bytes.lane, 4096), 0);
+	gpu->ops->mem_free(gpu, &bytes);
+	assert_int_equal(driver->allocations, 0);
 	assert_int_equal(gpu->ops->mem_register(gpu, page, 4096, &bytes), -ENOENT); /* the host's */
 	driver->device_memory = page;
 	assert_int_equal(gpu->ops->mem_register(gpu, page, 4096, &bytes), -EOPNOTSUPP);
@@ -804,7 +823,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(every_failing_step_of_open_leaves_nothing, reset, check),
 		cmocka_unit_test_setup_teardown(memory_and_kernels_fail_cleanly, reset, check),
 		cmocka_unit_test_setup_teardown(registers_of_others, reset, check),
-		cmocka_unit_test_setup_teardown(memory_of_the_gpu_is_refused, reset, check),
+		cmocka_unit_test_setup_teardown(memory_of_the_gpu, reset, check),
 		cmocka_unit_test_setup_teardown(first_of_two_gpus_goes, reset, check),
 		cmocka_unit_test_setup_teardown(second_of_two_gpus_goes, reset, check),
 		cmocka_unit_test_setup_teardown(mapped_in_part, reset, check),

@@ -132,6 +132,13 @@ bool gnv_cuda_allocation(struct gnv_cuda *cuda, const void *ptr, struct gnv_allo
  */
 int gnv_cuda_check(struct gnv_cuda *cuda, uint64_t at, size_t len);
 
+/*
+ * gnv_cuda_reach() - let kernels of this GPU access memory of any NVIDIA GPU, for as long as the memory exists
+ * Memory of another GPU must be of a pool (cuMemAllocAsync), and the two GPUs must have peer access.
+ * Return: 0; -ENOENT, -ERANGE as gnv_cuda_check(); -EXDEV this GPU has no access to it; -EIO.
+ */
+int gnv_cuda_reach(struct gnv_cuda *cuda, uint64_t at, size_t len);
+
 /* Is this a pointer to memory of a GPU (cuMemAlloc, cudaMalloc)? */
 bool gnv_cuda_is_device_memory(struct gnv_cuda *cuda, const void *ptr);
 

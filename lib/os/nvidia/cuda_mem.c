@@ -96,16 +96,18 @@ bool gnv_cuda_allocation(struct gnv_cuda *cuda, const void *ptr, struct gnv_allo
 	return true;
 }
 
-static int check(struct gnv_cuda *cuda, uint64_t at, size_t len)
+/* @owner: set to the number of the GPU whose memory it is; this GPU, if it is the host's */
+static int find(struct gnv_cuda *cuda, uint64_t at, size_t len, int *owner)
 {
-	int error = 0, ordinal = (int)cuda->gpu;
 	gnv_cuda_ptr base = 0;
+	int error;
 	unsigned type = 0;
 	size_t all = 0;
 
+	*owner = (int)cuda->gpu;
 	error = cuda->api.pointer(&type, GNV_CUDA_POINTER_MEMORY_TYPE, at);
 	if (!error && type == GNV_CUDA_MEMORY_DEVICE)
-		error = cuda->api.pointer(&ordinal, GNV_CUDA_POINTER_ORDINAL, at);
+		error = cuda->api.pointer(owner, GNV_CUDA_POINTER_ORDINAL, at);
 	if (!error)
 		error = cuda->api.pointer(&base, GNV_CUDA_POINTER_BASE, at);
 	if (!error)
@@ -114,18 +116,51 @@ static int check(struct gnv_cuda *cuda, uint64_t at, size_t len)
 		return -ENOENT;
 	if (error)
 		return gnv_cuda_failed_here(cuda, "cuPointerGetAttribute", error);
-	if (ordinal != (int)cuda->gpu)
-		return -EXDEV;
 	return gnv_within(at - base, len, all) ? 0 : -ERANGE;
 }
 
 int gnv_cuda_check(struct gnv_cuda *cuda, uint64_t at, size_t len)
 {
-	int ret = gnv_cuda_enter(cuda);
+	int ret = gnv_cuda_enter(cuda), owner;
 
 	if (ret)
 		return ret;
-	ret = check(cuda, at, len);
+	ret = find(cuda, at, len, &owner);
+	gnv_cuda_leave(cuda);
+	return (!ret || ret == -ERANGE) && owner != (int)cuda->gpu ? -EXDEV : ret;
+}
+
+/* Let this GPU access the pool that the memory of another one is of: all of its memory, also what is allocated later. */
+static int open_pool(struct gnv_cuda *cuda, uint64_t at, int owner)
+{
+	const struct gnv_cuda_access access = { GNV_CUDA_LOCATION_DEVICE, (int)cuda->gpu, GNV_CUDA_ACCESS_READWRITE };
+	int device = 0, can = 0, error = cuda->api.device(&device, owner);
+	void *pool = NULL;
+
+	if (!error)
+		error = cuda->api.can_peer(&can, cuda->device, device);
+	if (!error && !can)
+		return gnv_fail(-EXDEV, "%s, which is cuda:%u, has no peer access to memory of cuda:%d; use memory of the host, or the drive on "
+					"cuda:%d", cuda->name, cuda->gpu, owner, owner);
+	if (!error)
+		error = cuda->api.pointer(&pool, GNV_CUDA_POINTER_POOL, at);
+	if (!error && !pool)
+		return gnv_fail(-EXDEV, "cuda:%u reaches memory of cuda:%d only if the library or cudaMallocAsync() has allocated it", cuda->gpu,
+				owner);
+	if (!error)
+		error = cuda->api.pool_access(pool, &access, 1);
+	return error ? gnv_cuda_failed_here(cuda, "access to memory of another GPU", error) : 0;
+}
+
+int gnv_cuda_reach(struct gnv_cuda *cuda, uint64_t at, size_t len)
+{
+	int ret = gnv_cuda_enter(cuda), owner;
+
+	if (ret)
+		return ret;
+	ret = find(cuda, at, len, &owner);
+	if (!ret && owner != (int)cuda->gpu)
+		ret = open_pool(cuda, at, owner);
 	gnv_cuda_leave(cuda);
 	return ret;
 }

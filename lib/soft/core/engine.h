@@ -41,6 +41,7 @@ struct gnv_soft_ring {
 struct gnv_soft_engine_ops {
 	const char *name;
 	size_t size; /* of its own structure, which begins with struct gnv_soft and is zeroes */
+	bool far_rings; /* I/O queues may lie in memory of a device that has no CPU address */
 
 	/* ---- Life ---- */
 

@@ -53,6 +53,7 @@ struct gnv_soft_model {
 	uint32_t p99_us; /* latency that one in a hundred exceeds; 0: all take lat_us */
 	uint32_t seed;	 /* of what is drawn */
 	uint64_t link;	 /* bytes a second in each direction; 0: as many as this machine moves */
+	bool no_link;	 /* 0 was asked for */
 	struct gnv_soft_parts parts;
 };
 

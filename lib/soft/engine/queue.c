@@ -15,7 +15,7 @@ uint16_t gnv_soft_ring_get(struct gnv_soft *soft, const struct gnv_soft_ring *at
 {
 	struct gnv_soft_threads *t = gnv_soft_threads(soft);
 	const uint64_t iova = gnv_soft_address(&soft->io, at->iova);
-	const bool cq = entry == CQE_BYTES;
+	const bool cq = entry == CQE_BYTES, far = at->qid && soft->engine->far_rings;
 
 	if (iova & (soft->io.page - 1))
 		return GPUNVME_SC_INVALID_PRP_OFFSET;
@@ -23,7 +23,8 @@ uint16_t gnv_soft_ring_get(struct gnv_soft *soft, const struct gnv_soft_ring *at
 		return GPUNVME_SC_DATA_TRANSFER;
 	*ring = (*map)->cpu + (iova - (*map)->iova);
 	/* Memory that the host registered may start anywhere; entries are written whole. In its own there are no completion queues. */
-	if ((*map)->hidden || ((*map)->inside && cq) || !gnv_soft_dma_open(&t->server[0]->dma, *map) || (uintptr_t)*ring % CQE_BYTES) {
+	if (((*map)->hidden && !far) || ((*map)->inside && cq) || !gnv_soft_dma_open(&t->server[0]->dma, *map) ||
+	    (uintptr_t)*ring % CQE_BYTES) {
 		gnv_soft_space_put(t->space, *map);
 		return GPUNVME_SC_DATA_TRANSFER;
 	}

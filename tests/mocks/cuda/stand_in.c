@@ -888,6 +888,8 @@ PUBLIC int cuMemcpyDtoH_v2(void *to, gnv_cuda_ptr at, size_t len)
  * Of memory of a GPU, and of what was registered: as driver 580 reports it for cuMemAlloc(), cuMemAllocAsync() and cuMemHostRegister(),
  * with the length that was asked for, and nothing after it was freed.
  */
+static char pool[DEVICES]; /* the default one of each */
+
 static int find_attribute(void *value, int attribute, gnv_cuda_ptr at)
 {
 	const char *ptr = (const char *)(uintptr_t)at;
@@ -914,6 +916,8 @@ static int find_attribute(void *value, int attribute, gnv_cuda_ptr at)
 		*(size_t *)value = len;
 	else if (attribute == GNV_CUDA_POINTER_ORDINAL)
 		*(int *)value = ordinal;
+	else if (attribute == GNV_CUDA_POINTER_POOL)
+		*(void **)value = device ? &pool[ordinal] : NULL;
 	else
 		*(unsigned *)value = device ? GNV_CUDA_MEMORY_DEVICE : 1; /* CU_MEMORYTYPE_HOST */
 	return 0;
@@ -939,6 +943,31 @@ PUBLIC int cuPointerGetAttribute(void *value, int attribute, gnv_cuda_ptr at)
 		*(int *)value = 0;
 	else
 		*(unsigned *)value = 1; /* CU_MEMORYTYPE_HOST */
+	return 0;
+}
+
+PUBLIC gnv_cuda_can_peer_fn cuDeviceCanAccessPeer;
+PUBLIC int cuDeviceCanAccessPeer(int *can, int device, int peer)
+{
+	ASKED(false);
+	if (device == peer) /* whose answer is 0 (CUDA runtime API, cudaDeviceCanAccessPeer) */
+		broke("cuDeviceCanAccessPeer: a GPU and itself");
+	*can = device != peer && !self.apart;
+	return device - 40 < self.devices && peer - 40 < self.devices ? 0 : GNV_CUDA_INVALID_DEVICE;
+}
+
+/* The location is an ordinal (CUmemLocation). Access of the GPU to its own pool cannot be changed. */
+PUBLIC gnv_cuda_pool_access_fn cuMemPoolSetAccess;
+PUBLIC int cuMemPoolSetAccess(void *of, const struct gnv_cuda_access *access, size_t count)
+{
+	const char *at = of;
+
+	ASKED(false);
+	if (at < pool || at >= pool + DEVICES || count != 1)
+		broke("cuMemPoolSetAccess");
+	if (access->type != GNV_CUDA_LOCATION_DEVICE || access->id < 0 || access->id >= self.devices || access->id == at - pool || self.apart)
+		return GNV_CUDA_INVALID_VALUE;
+	__atomic_fetch_or(&self.access[at - pool], access->flags == GNV_CUDA_ACCESS_READWRITE ? 1u << access->id : 0, __ATOMIC_ACQ_REL);
 	return 0;
 }
 
@@ -983,6 +1012,7 @@ static void forget(void)
 	}
 	memset(registered, 0, sizeof(registered));
 	memset(allocated, 0, sizeof(allocated));
+	memset(self.access, 0, sizeof(self.access));
 	nodes = 0;
 	self.capture = self.foreign_stream = NULL;
 	memset(primary, 0, sizeof(primary));

@@ -39,11 +39,19 @@ enum { GNV_CUDA_STREAM_NON_BLOCKING = 1 };
 enum { GNV_CUDA_POINTER_MEMORY_TYPE = 2, GNV_CUDA_MEMORY_DEVICE = 2 };
 /* CU_POINTER_ATTRIBUTE_BUFFER_ID, _DEVICE_ORDINAL, _RANGE_START_ADDR, _RANGE_SIZE */
 enum { GNV_CUDA_POINTER_TAG = 7, GNV_CUDA_POINTER_ORDINAL = 9, GNV_CUDA_POINTER_BASE = 11, GNV_CUDA_POINTER_LEN = 12 };
+enum { GNV_CUDA_POINTER_POOL = 17 }; /* CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE: NULL: it is of no pool */
 enum { GNV_CUDA_CAPABILITY_MAJOR = 75, GNV_CUDA_CAPABILITY_MINOR = 76, GNV_CUDA_MEMORY_POOLS = 115 }; /* device attributes */
 enum { GNV_CUDA_CAPTURE_GLOBAL = 0, GNV_CUDA_CAPTURE_RELAXED = 2 }; /* CUstreamCaptureMode */
 enum { GNV_CUDA_JIT_ERROR_LOG = 5, GNV_CUDA_JIT_ERROR_LOG_SIZE = 6 };
 
 typedef uint64_t gnv_cuda_ptr; /* CUdeviceptr */
+
+/* CUmemAccessDesc: which processor, and what it may do. */
+enum { GNV_CUDA_LOCATION_DEVICE = 1, GNV_CUDA_ACCESS_READWRITE = 3 };
+struct gnv_cuda_access {
+	int type, id; /* CUmemLocation */
+	int flags;
+};
 
 /* The functions; CUdevice is an int, every other handle a pointer. */
 typedef int gnv_cuda_init_fn(unsigned flags);
@@ -74,6 +82,8 @@ typedef int gnv_cuda_free_fn(gnv_cuda_ptr at, void *stream);
 typedef int gnv_cuda_set_fn(gnv_cuda_ptr at, unsigned char value, size_t len, void *stream);
 typedef int gnv_cuda_to_device_fn(gnv_cuda_ptr at, const void *from, size_t len, void *stream);
 typedef int gnv_cuda_from_device_fn(void *to, gnv_cuda_ptr at, size_t len, void *stream);
+typedef int gnv_cuda_can_peer_fn(int *can, int device, int peer);
+typedef int gnv_cuda_pool_access_fn(void *pool, const struct gnv_cuda_access *access, size_t count);
 typedef int gnv_cuda_pointer_fn(void *value, int attribute, gnv_cuda_ptr at);
 
 #endif
