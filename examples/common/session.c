@@ -176,7 +176,7 @@ int session_alloc(struct session *s, uint64_t bytes)
 	int ret;
 
 	/* Another process maps it by its descriptor, and there may be no queue yet by which the library knows. */
-	opts.flags = strcmp(s->info.transport, "vfio-user") == 0 ? GPUNVME_MEM_SHARED : 0;
+	opts.flags = strcmp(s->info.transport, "vfio-user") == 0 ? GPUNVME_MEM_SHARED : s->host_data ? GPUNVME_MEM_HOST : 0;
 	ret = gpunvme_mem_alloc(s->gpu, (size_t)bytes, &opts, &s->mem);
 	if (!ret)
 		ret = gpunvme_mem_map(s->mem, s->dev);

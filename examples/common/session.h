@@ -92,6 +92,10 @@ struct session_opts {
 		{ "cmb", OPTION_FLAG, &(o)->cmb, 0, NULL, "submission queues in the drive's own memory (CMB)" },                    \
 		{ "invalidate", OPTION_FLAG, &(o)->invalidate, 0, NULL, "empty the caches of an AMD GPU that sees old data (root)" },    \
 		OPTION_VERBOSE(o)
+#define OPTION_VRAM(to)                                                                                                            \
+	{                                                                                                                          \
+		"vram", OPTION_FLAG, to, 0, NULL, "queues in the GPU's memory, and in no other"                                    \
+	}
 
 /*
  * parse_options() for a program that wants a controller, by --dev or as the first operand, and, if @file is not NULL, one more
@@ -113,6 +117,7 @@ struct session {
 	struct gpunvme_gpu_info gpu_info;
 	uint32_t queues;
 	uint32_t lanes;
+	int host_data;	     /* the buffer is memory of the host, wherever queues lie */
 	double lane_seconds; /* how long lanes have run so far */
 	char rung[16];
 };

@@ -34,6 +34,7 @@ struct bench {
 	struct traffic t;
 	const char *rw;
 	uint32_t seconds;
+	int vram;
 	uint32_t mix; /* per cent of reads, or NO_MIX */
 	double took;
 	int done; /* the lanes have stopped; read and written atomically */
@@ -337,6 +338,7 @@ int verb_bench(int argc, char **argv)
 		{ "qd", OPTION_U32, &b.t.qd, 1, "N", "commands each thread keeps in flight (default 32)" },
 		{ "seconds", OPTION_U32, &b.seconds, 1, "N", "length of the run (default 5)" },
 		OPTIONS_LANES(&b.o),
+		OPTION_VRAM(&b.vram),
 		{ "yes", OPTION_FLAG, &b.o.yes, 0, NULL, "permit to overwrite the namespace (write, randwrite and --mix)" },
 		OPTION_JSON(&b.o),
 		OPTIONS_END,
@@ -353,7 +355,7 @@ int verb_bench(int argc, char **argv)
 	if (ret != GO_ON)
 		return ret;
 	b.o.copies = 1;
-	b.o.queue_flags = GPUNVME_QP_LATENCY;
+	b.o.queue_flags = GPUNVME_QP_LATENCY | (b.vram ? GPUNVME_QP_VRAM : 0);
 	catch_signals();
 	ret = session_open(&b.s, &b.o);
 	if (ret != GO_ON)

@@ -60,8 +60,8 @@ _gpunvme() {
   cat) lanes='--dev --partition --map --verbose --help' ;;
   extents | unlease) lanes='--help' ;;
   accept) lanes='--dev --yes --read-only --overwrite --formats --seconds --power --after --output --force --verbose --help' ;;
-  soak) lanes="--seconds --commands --timeout --calm --yes $lanes" ;;
-  bench) lanes="--rw --mix --bs --qd --seconds --yes $lanes" ;;
+  soak) lanes="--seconds --commands --timeout --calm --vram --yes $lanes" ;;
+  bench) lanes="--rw --mix --bs --qd --seconds --vram --yes $lanes" ;;
   esac
   mapfile -t COMPREPLY < <(compgen -W "$lanes" -- "$cur")
 }

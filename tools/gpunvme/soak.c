@@ -269,6 +269,25 @@ static int open_drive(struct soak *k)
 	return session_open(&k->s, &o);
 }
 
+/*
+ * The CPU judges the data. Where it does not reach memory of the GPU, which an emulated drive has for its queues, the data lies in
+ * memory of the host.
+ */
+static int open_buffer(struct soak *k)
+{
+	const uint64_t bytes = (uint64_t)k->s.lanes * k->deep * SOAK_CHUNK;
+	int ret = session_buffer(&k->s, bytes);
+
+	if (ret != GO_ON || gpunvme_mem_ptr(k->s.mem))
+		return ret;
+	if (!k->s.info.emulated)
+		return failed("the buffer is memory of the GPU that the CPU cannot reach, and has to judge: give the GPU a large BAR, "
+			      "or use CPU threads");
+	gpunvme_mem_free(k->s.mem);
+	k->s.host_data = 1;
+	return session_buffer(&k->s, bytes);
+}
+
 static int prepare(struct soak *k)
 {
 	uint64_t most = SOAK_CHUNK / k->s.ns.lba_size;
@@ -286,16 +305,14 @@ static int prepare(struct soak *k)
 	k->deep = SOAK_BUFFER / SOAK_CHUNK / k->s.lanes < SOAK_EACH ? (uint32_t)(SOAK_BUFFER / SOAK_CHUNK / k->s.lanes) : SOAK_EACH;
 	if (!k->deep)
 		return failed("%u lanes are too many for a buffer of %s: use fewer (--lanes)", k->s.lanes, human(SOAK_BUFFER));
-	ret = session_buffer(&k->s, (uint64_t)k->s.lanes * k->deep * SOAK_CHUNK);
-	if (ret == GO_ON && !gpunvme_mem_ptr(k->s.mem))
-		return failed("the buffer is memory of the GPU that the CPU cannot reach, and has to judge: give the GPU a large BAR, "
-			      "or use CPU threads");
+	ret = open_buffer(k);
 	return ret == GO_ON && soak_lanes_open(k) ? failed("no memory for %u lanes", k->s.lanes) : ret;
 }
 
 int verb_soak(int argc, char **argv)
 {
 	static struct soak k = { .o = SESSION_OPTS_INIT, .seconds = 10 };
+	int vram = 0;
 	const struct option_def defs[] = {
 		OPTION_DEV(&k.o),
 		{ "seconds", OPTION_U32, &k.seconds, 1, "N", "length of the run (default 10)" },
@@ -303,6 +320,7 @@ int verb_soak(int argc, char **argv)
 		{ "timeout", OPTION_U32, &k.o.timeout_ms, 1, "MS", "time after which a command counts as lost (default 30000)" },
 		{ "calm", OPTION_FLAG, &k.calm, 0, NULL, "no stops, recoveries and resets during I/O" },
 		OPTIONS_LANES(&k.o),
+		OPTION_VRAM(&vram),
 		OPTION_YES(&k.o),
 		OPTION_JSON(&k.o),
 		OPTIONS_END,
@@ -317,6 +335,7 @@ int verb_soak(int argc, char **argv)
 		return ret;
 	catch_signals();
 	k.o.copies = 1;
+	k.o.queue_flags = vram ? GPUNVME_QP_VRAM : 0;
 	ret = open_drive(&k);
 	if (ret != GO_ON)
 		return ret;
