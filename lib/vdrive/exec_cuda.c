@@ -55,7 +55,8 @@ static int parse_index(const char *rest, unsigned *index)
 	return 0;
 }
 
-static int load(struct exec_cuda *c, unsigned index)
+/* @room: set to the teams that run at the same time, if nothing else does */
+static int load(struct exec_cuda *c, unsigned index, uint32_t *room)
 {
 	static const char *const names[] = { "gnv_vd_kernel" };
 	const struct gnv_cuda_code code = { gnv_vd_ptx(), names, KERNEL, 1 };
@@ -64,6 +65,8 @@ static int load(struct exec_cuda *c, unsigned index)
 	if (ret)
 		return ret;
 	ret = gnv_cuda_load(c->cuda, &code);
+	if (!ret)
+		ret = gnv_cuda_room(c->cuda, KERNEL, GNV_VD_LANES, room);
 	if (!ret)
 		ret = gnv_cuda_stream_new(c->cuda, &c->stream);
 	if (ret)
@@ -75,6 +78,7 @@ static int cuda_open(const struct gnv_vd_wish *wish, const struct gnv_log *log, 
 {
 	struct exec_cuda *c;
 	unsigned index = 0;
+	uint32_t room = 0;
 	int ret = parse_index(wish->rest, &index);
 
 	if (!ret && !gnv_vd_ptx())
@@ -85,14 +89,14 @@ static int cuda_open(const struct gnv_vd_wish *wish, const struct gnv_log *log, 
 	c = calloc(1, sizeof(*c));
 	if (!c)
 		return gnv_fail(-ENOMEM, "out of memory");
-	ret = load(c, index);
+	ret = load(c, index, &room);
 	if (ret) {
 		free(c);
 		return ret;
 	}
 	c->exec.ops = &gnv_vd_exec_cuda;
 	c->log = log;
-	c->workers = *workers = (uint32_t)gnv_min(wish->queues, GNV_VD_WORKERS);
+	c->workers = *workers = (uint32_t)gnv_min(gnv_min(wish->queues, GNV_VD_WORKERS), room);
 	*exec = &c->exec;
 	return 0;
 }

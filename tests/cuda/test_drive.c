@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -747,6 +748,57 @@ static uint64_t link_of(const char *uri)
 	return info.link;
 }
 
+static uint32_t blocks_of(const char *uri)
+{
+	struct gpunvme_dev_info info = { .size = sizeof(info) };
+	struct gpunvme_dev *dev;
+
+	good(gpunvme_dev_open(uri, NULL, &dev));
+	good(gpunvme_dev_get_info(dev, &info));
+	good(gpunvme_dev_close(dev));
+	return info.blocks;
+}
+
+/* A part of a GPU (MIG) may be smaller than the drive would be: then a block serves several queues. */
+static void a_small_gpu(void **state)
+{
+	struct stand_in *driver = mock_driver();
+	const char *uri = "soft:vram:4M?on=cuda:0&queues=6";
+	struct gpunvme_dev *dev;
+
+	(void)state;
+	if (!driver)
+		skip();
+	assert_int_equal(blocks_of(uri), 6);
+	driver->processors = 2;
+	assert_int_equal(blocks_of(uri), 4);
+	driver->groups = 0;
+	assert_int_equal(gpunvme_dev_open(uri, NULL, &dev), -EOPNOTSUPP);
+	assert_non_null(strstr(gpunvme_errmsg(), "no multiprocessor"));
+	driver->groups = 2;
+	driver->processors = 132;
+}
+
+/* What a child of fork() does with the drive: nothing, and its parent does not notice. */
+static void a_child_leaves_it_alone(void **state)
+{
+	struct rig r;
+	int status;
+	pid_t child;
+
+	(void)state;
+	open_in_memory_of_gpu(&r, DRIVE "&link=0", "cuda:0", GPUNVME_QP_VRAM, 0);
+	child = fork();
+	assert_true(child >= 0);
+	if (!child)
+		_exit(gpunvme_qp_destroy(r.pair.qp) != -ECHILD || gpunvme_mem_unmap(r.pair.mem, r.pair.dev) != -ECHILD ||
+		      gpunvme_mem_free(r.pair.mem) != -ECHILD || gpunvme_dev_close(r.pair.dev) != -ECHILD);
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
+	write_and_read_there(&r);
+	close_rig(&r);
+}
+
 /* That of the GPU is measured, and a URI can only ask for a slower one. */
 static void the_link_is_the_slower_one(void **state)
 {
@@ -820,6 +872,8 @@ int main(void)
 		cmocka_unit_test_teardown(the_context_ends, check),
 		cmocka_unit_test_teardown(the_context_of_a_served_drive_ends, check),
 		cmocka_unit_test_teardown(refused_memory_of_a_client_stays, check),
+		cmocka_unit_test_teardown(a_small_gpu, check),
+		cmocka_unit_test_teardown(a_child_leaves_it_alone, check),
 		cmocka_unit_test_teardown(the_link_is_the_slower_one, check),
 		cmocka_unit_test_teardown(drives_that_cannot_be_are_refused, check),
 	};

@@ -326,6 +326,24 @@ int gnv_cuda_load(struct gnv_cuda *cuda, const struct gnv_cuda_code *code)
 	return ret;
 }
 
+int gnv_cuda_room(struct gnv_cuda *cuda, unsigned kernel, uint32_t group_lanes, uint32_t *groups)
+{
+	int processors = 0, each = 0, error, ret = gnv_cuda_enter(cuda);
+
+	if (ret)
+		return ret;
+	error = cuda->api.attribute(&processors, GNV_CUDA_MULTIPROCESSORS, cuda->device);
+	if (!error)
+		error = cuda->api.occupancy(&each, cuda->kernel[kernel], (int)group_lanes, 0);
+	gnv_cuda_leave(cuda);
+	if (error)
+		return gnv_cuda_failed_here(cuda, "the size of the GPU", error);
+	if (processors < 1 || each < 1)
+		return gnv_fail(-EOPNOTSUPP, "%s has no multiprocessor for the kernel", cuda->name);
+	*groups = (uint32_t)processors * (uint32_t)each;
+	return 0;
+}
+
 /* Return: CUDA's error, GNV_CUDA_NOT_READY when the time is over. */
 static int wait_for_end(struct gnv_cuda *cuda, const struct gnv_cuda_job *job, void *stream)
 {

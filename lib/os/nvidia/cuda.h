@@ -47,6 +47,12 @@ struct gnv_cuda_code {
  */
 int gnv_cuda_load(struct gnv_cuda *cuda, const struct gnv_cuda_code *code);
 
+/*
+ * gnv_cuda_room() - how many groups of a kernel run at the same time on a GPU that does nothing else
+ * Return: 0; -EOPNOTSUPP not one; -EIO.
+ */
+int gnv_cuda_room(struct gnv_cuda *cuda, unsigned kernel, uint32_t group_lanes, uint32_t *groups);
+
 /* One run of a kernel. */
 struct gnv_cuda_job {
 	unsigned kernel;  /* index in the names of gnv_cuda_load() */

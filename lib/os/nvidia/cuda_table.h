@@ -30,6 +30,7 @@
 	X(unload, gnv_cuda_unload_fn, "cuModuleUnload")										\
 	X(function, gnv_cuda_function_fn, "cuModuleGetFunction")								\
 	X(launch, gnv_cuda_launch_fn, "cuLaunchKernel")										\
+	X(occupancy, gnv_cuda_occupancy_fn, "cuOccupancyMaxActiveBlocksPerMultiprocessor")					\
 	X(stream_create, gnv_cuda_stream_create_fn, "cuStreamCreate")								\
 	X(stream_urgent, gnv_cuda_stream_urgent_fn, "cuStreamCreateWithPriority")						\
 	X(stream_destroy, gnv_cuda_stream_fn, "cuStreamDestroy_v2")								\

@@ -27,7 +27,7 @@ static int have(size_t len);
 static int lost(void);
 static int thread_mode(void);
 static struct stand_in self = { .devices = 1, .major = 9, .pools = 1, .forget = forget, .have = have, .lost = lost, .replay = replay,
-				.thread_mode = thread_mode };
+				.thread_mode = thread_mode, .processors = 132, .groups = 2 };
 static const char *modules[MODULES]; /* text of each that is loaded; protected by `lock` */
 static _Thread_local int capture_mode = GNV_CUDA_CAPTURE_GLOBAL;
 static struct {
@@ -276,7 +276,8 @@ PUBLIC int cuDeviceGetAttribute(int *value, int attribute, int device)
 {
 	(void)device;
 	ASKED(false);
-	*value = attribute == GNV_CUDA_CAPABILITY_MAJOR ? self.major : attribute == GNV_CUDA_CAPABILITY_MINOR ? self.minor : self.pools;
+	*value = attribute == GNV_CUDA_CAPABILITY_MAJOR ? self.major : attribute == GNV_CUDA_CAPABILITY_MINOR ? self.minor :
+		 attribute == GNV_CUDA_MULTIPROCESSORS	? self.processors : self.pools;
 	return 0;
 }
 
@@ -414,6 +415,16 @@ PUBLIC int cuModuleGetFunction(void **function, void *module, const char *name)
 	*function = find_function(name);
 	pthread_mutex_unlock(&lock);
 	return *function ? 0 : GNV_CUDA_INVALID_VALUE;
+}
+
+PUBLIC gnv_cuda_occupancy_fn cuOccupancyMaxActiveBlocksPerMultiprocessor;
+PUBLIC int cuOccupancyMaxActiveBlocksPerMultiprocessor(int *groups, void *function, int group_lanes, size_t shared)
+{
+	ASKED(true);
+	if (!function || group_lanes < 1 || shared)
+		return GNV_CUDA_INVALID_VALUE;
+	*groups = self.groups;
+	return 0;
 }
 
 static void end_stream(struct stream *s)

@@ -37,6 +37,7 @@ struct stand_in {
 		uint64_t id; /* CU_POINTER_ATTRIBUTE_BUFFER_ID: of each allocation its own, also at the same address */
 	} host; /* what cuMemHostAlloc() gave */
 	const char *broke;   /* the first rule that was broken */
+	int processors, groups; /* multiprocessors, and groups of any kernel on each */
 	bool apart; /* GPUs do not access each other's memory */
 	unsigned access[8]; /* for the pool of each GPU, the other GPUs that may access its memory, as bits (atomic) */
 };

@@ -40,6 +40,7 @@ enum { GNV_CUDA_POINTER_MEMORY_TYPE = 2, GNV_CUDA_MEMORY_DEVICE = 2 };
 /* CU_POINTER_ATTRIBUTE_BUFFER_ID, _DEVICE_ORDINAL, _RANGE_START_ADDR, _RANGE_SIZE */
 enum { GNV_CUDA_POINTER_TAG = 7, GNV_CUDA_POINTER_ORDINAL = 9, GNV_CUDA_POINTER_BASE = 11, GNV_CUDA_POINTER_LEN = 12 };
 enum { GNV_CUDA_POINTER_POOL = 17 }; /* CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE: NULL: it is of no pool */
+enum { GNV_CUDA_MULTIPROCESSORS = 16 };
 enum { GNV_CUDA_CAPABILITY_MAJOR = 75, GNV_CUDA_CAPABILITY_MINOR = 76, GNV_CUDA_MEMORY_POOLS = 115 }; /* device attributes */
 enum { GNV_CUDA_CAPTURE_GLOBAL = 0, GNV_CUDA_CAPTURE_RELAXED = 2 }; /* CUstreamCaptureMode */
 enum { GNV_CUDA_JIT_ERROR_LOG = 5, GNV_CUDA_JIT_ERROR_LOG_SIZE = 6 };
@@ -70,6 +71,7 @@ typedef int gnv_cuda_unload_fn(void *module);
 typedef int gnv_cuda_function_fn(void **function, void *module, const char *name);
 typedef int gnv_cuda_launch_fn(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
 			       unsigned shared, void *stream, void **params, void **extra);
+typedef int gnv_cuda_occupancy_fn(int *groups, void *function, int group_lanes, size_t shared);
 typedef int gnv_cuda_stream_create_fn(void **stream, unsigned flags);
 typedef int gnv_cuda_stream_urgent_fn(void **stream, unsigned flags, int priority); /* the lower the sooner */
 typedef int gnv_cuda_stream_fn(void *stream); /* destroy, query, synchronise */
