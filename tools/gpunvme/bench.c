@@ -319,7 +319,7 @@ static int run(struct bench *b)
 		if (b->t.lane->status)
 			ret = failed("a command failed: %s%s", gpunvme_strerror(b->t.lane->status), remedy(b->t.lane->status));
 		else if (!b->t.lane->ios)
-			ret = failed("no command ended in time: use a longer --seconds");
+			ret = failed(interrupted ? "interrupted before a command ended" : "no command ended in time: use a longer --seconds");
 		else
 			ret = report(b);
 	}
