@@ -7,12 +7,15 @@
  *   gpunvme_run_batch       a list of commands of any kind, each with a status. Waits
  *   gpunvme_run_on_stream   a list of transfers of bytes, in the order of a stream of CUDA, HIP or CPU threads. Waits for nothing
  *   gpunvme_stream_create / _wait / _destroy   a stream of CPU threads
+ *   gpunvme_landing_create / _destroy   memory of the host through which data goes where a drive cannot access the target
+ *   gpunvme_landing_get / _put   any memory by its pointer as the target of transfers
  */
 #ifndef GPUNVME_RUN_H
 #define GPUNVME_RUN_H
 
 #include <gpunvme/dq.h>
 #include <gpunvme/gpu.h>
+#include <gpunvme/mem.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -125,7 +128,7 @@ struct gpunvme_run {
 	uint32_t flags; /* enum gpunvme_run_flags; an unknown bit is an error */
 	uint32_t waves; /* at most 2048, each of which moves one transfer at a time; 0: one for each transfer, at most 64.
 			 * `cpu` has 8, and takes no more than make 64 threads */
-	/* A queue or a file: `dq` and `dbuf`. A volume: `vol` and `vbuf`. The structures are copied. */
+	/* A queue or a file: `dq` and either `dbuf` or `target`. A volume: `vol` and `vbuf`. The structures are copied. */
 	const struct gpunvme_dq *dq;
 	const struct gpunvme_dbuf *dbuf;
 	const struct gpunvme_dvol *vol;
@@ -136,8 +139,9 @@ struct gpunvme_run {
 	uint64_t list;       /* address for the threads, a multiple of 8, of struct gpunvme_transfer */
 	uint32_t count;      /* 1 to 16 million */
 	uint32_t reserved;   /* 0 */
+	const struct gpunvme_target *target; /* memory by its pointer, of gpunvme_landing_get(); takes no bounce range */
 };
-#define GPUNVME_RUN_INIT { sizeof(struct gpunvme_run), 0, 0, NULL, NULL, NULL, NULL, NULL, 0, 0, 0, 0, 0 }
+#define GPUNVME_RUN_INIT { sizeof(struct gpunvme_run), 0, 0, NULL, NULL, NULL, NULL, NULL, 0, 0, 0, 0, 0, NULL }
 
 /**
  * gpunvme_run_on_stream() - enqueue a list of transfers on a stream
@@ -178,6 +182,10 @@ struct gpunvme_run {
  * kernels, not for the CPU. Memory of the host from or to which hipMemcpy() has copied may be cached, too: call
  * gpunvme_gpu_fence() before.
  *
+ * With a target that lands, a wave takes a slot of the landing memory for each 256 KiB. It waits while other waves have all slots,
+ * each of which is bounded. A read takes any position and length, a write takes whole blocks, and both take any offset. When a
+ * command did not complete, its slot is not used again. When no slot is left, transfers end with -GPUNVME_ESHUTDOWN.
+ *
  * Any thread may call it, several at a time.
  * Return: 0 it is enqueued; -EINVAL an option, no source or two of them, a view of another kind, an address that is no multiple of
  * 8; a bounce range without a file or at no multiple of 4, or no transfer; -ERANGE the list, the buffer or the bounce range ends
@@ -189,6 +197,103 @@ struct gpunvme_run {
  * was enqueued. The next call tries again what failed.
  */
 GPUNVME_API int gpunvme_run_on_stream(struct gpunvme_gpu *gpu, void *stream, const struct gpunvme_run *run);
+
+/*
+ * Memory of the program's as the target of transfers, by its pointer: of cudaMalloc(), cuMemMap(), the pools of frameworks,
+ * hipMalloc() or the host. Where the drive can access it, it is registered once and found again (gpunvme_mem_get()), and data moves
+ * directly. Otherwise the drive moves data to and from landing memory, and the kernel in the stream copies between there and the
+ * target. Any number of lists, streams and threads share one landing memory.
+ */
+struct gpunvme_landing;
+
+enum gpunvme_landing_flags {
+	GPUNVME_LANDING_ALWAYS = 1u << 0, /* data lands also where the drive can access the target: reads of any byte */
+};
+
+struct gpunvme_landing_opts {
+	size_t size;	/* sizeof(struct gpunvme_landing_opts) */
+	uint32_t flags; /* enum gpunvme_landing_flags; an unknown bit is an error */
+	uint32_t slots; /* of 264 KiB, at most 4096. A wave uses one at a time. 0: 64 */
+};
+#define GPUNVME_LANDING_OPTS_INIT { sizeof(struct gpunvme_landing_opts), 0, 0 }
+
+struct gpunvme_landing_info {
+	size_t size;	     /* sizeof(struct gpunvme_landing_info) */
+	uint64_t slot_bytes; /* of one slot */
+	uint32_t slots;
+	uint32_t retired;    /* of these: not used any more, because a command that uses it did not complete */
+	uint32_t direct;     /* targets in use that the drive accesses */
+	uint32_t landing;    /* targets in use whose data lands */
+};
+
+enum gpunvme_target_way {
+	GPUNVME_TARGET_DIRECT = 1,  /* the drive accesses the memory */
+	GPUNVME_TARGET_LANDING = 2, /* data goes through landing memory */
+};
+
+/* Memory as the target of transfers; filled by gpunvme_landing_get(). */
+struct gpunvme_target {
+	uint32_t way;	     /* enum gpunvme_target_way */
+	uint32_t slots;	     /* of the landing memory; 0: none */
+	uint64_t base;	     /* address of the memory for the threads */
+	uint64_t len;	     /* bytes */
+	uint64_t turns;	     /* the landing memory's own */
+	uint64_t slot_bytes;
+	struct gpunvme_mem_use use; /* what the drive accesses */
+	struct gpunvme_landing *landing;
+};
+
+/**
+ * gpunvme_landing_create() - make landing memory
+ * @gpu:     the processor that runs the threads, as of the queues
+ * @dev:     the device; stays open until gpunvme_landing_destroy()
+ * @opts:    NULL for the defaults
+ * @landing: set on success; the caller owns it
+ *
+ * Create the queue of @gpu first: landing memory lies where its data does. Any thread may call it.
+ * Return: 0; -EINVAL; as gpunvme_mem_alloc() and gpunvme_mem_map().
+ */
+GPUNVME_API int gpunvme_landing_create(struct gpunvme_gpu *gpu, struct gpunvme_dev *dev, const struct gpunvme_landing_opts *opts,
+				       struct gpunvme_landing **landing);
+
+/**
+ * gpunvme_landing_destroy() - free landing memory
+ * @landing: or NULL. No stream has a list that uses it, and no other thread uses it any more
+ * Return: 0; -EBUSY a target is in use, or the device may still write there, as gpunvme_mem_free() returns: it still exists; -ECHILD.
+ */
+GPUNVME_API int gpunvme_landing_destroy(struct gpunvme_landing *landing);
+
+/**
+ * gpunvme_landing_get_info() - describe landing memory and its use
+ * @landing: the landing memory
+ * @info:    set info->size before
+ * Any thread may call it. Return: 0; -EINVAL; -ECHILD; -EIO the GPU has failed.
+ */
+GPUNVME_API int gpunvme_landing_get_info(struct gpunvme_landing *landing, struct gpunvme_landing_info *info);
+
+/**
+ * gpunvme_landing_get() - use memory as the target of transfers
+ * @landing: the landing memory
+ * @ptr:     first byte; any pointer of CUDA, HIP or the process
+ * @len:     bytes, within one allocation
+ * @flags:   as of gpunvme_mem_get()
+ * @target:  filled on success; each success needs a gpunvme_landing_put()
+ *
+ * target->way says how data moves. Memory that an AMD GPU caches lands, and so does memory at no multiple of 4. Directly, a
+ * transfer has the rules of a `dbuf`. The caller keeps the memory until gpunvme_landing_put(). Any thread may call it.
+ * Return: 0; as gpunvme_mem_get(), but 0 with GPUNVME_TARGET_LANDING in place of -EOPNOTSUPP and -EXDEV where the threads can access
+ * the memory; -EFAULT neither can; -ERANGE it ends after its allocation; -EXDEV it is memory of another GPU.
+ */
+GPUNVME_API int gpunvme_landing_get(struct gpunvme_landing *landing, void *ptr, size_t len, uint32_t flags,
+				    struct gpunvme_target *target);
+
+/**
+ * gpunvme_landing_put() - end the use of a target
+ * @target: as gpunvme_landing_get() has filled it; zeroed when 0 is returned. NULL and zeroes are ignored
+ *
+ * No list uses it any more. Any thread may call it. Return: 0; as gpunvme_mem_put().
+ */
+GPUNVME_API int gpunvme_landing_put(struct gpunvme_target *target);
 
 /**
  * gpunvme_stream_create() - make a stream of CPU threads

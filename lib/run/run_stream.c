@@ -43,10 +43,11 @@ static int check_options(const struct gpunvme_run *run)
 		return gnv_fail(-EINVAL, "a list has 1 to %u transfers, not %u", TRANSFERS_MAX, run->count);
 	if (!run->list || run->list % 8)
 		return gnv_fail(-EINVAL, "the list at 0x%llx is at no multiple of 8", (unsigned long long)run->list);
-	if (!run->dq == !run->vol || !run->dq != !run->dbuf || !run->vol != !run->vbuf || (run->file && !run->dq))
-		return gnv_fail(-EINVAL, "a list has either dq and dbuf, with or without a file, or vol and vbuf");
-	if ((run->bounce || run->bounce_len) && !run->file)
-		return gnv_fail(-EINVAL, "a bounce range is for a file, and the list has none");
+	if (!run->dq == !run->vol || !run->dq == (run->dbuf || run->target) || (run->dbuf && run->target) || !run->vol != !run->vbuf ||
+	    (run->file && !run->dq))
+		return gnv_fail(-EINVAL, "a list has either dq and dbuf or a target, with or without a file, or vol and vbuf");
+	if ((run->bounce || run->bounce_len) && (!run->file || run->target))
+		return gnv_fail(-EINVAL, "a bounce range is for a file and a dbuf, and the list lacks one of them");
 	if (run->bounce % 4)
 		return gnv_fail(-EINVAL, "the bounce range begins at byte %llu of the buffer, which is no multiple of 4",
 				(unsigned long long)run->bounce);
@@ -113,7 +114,31 @@ static int plan_bounce(const struct gpunvme_gpu *gpu, const struct gpunvme_run *
 	return 0;
 }
 
-static int plan_file(struct gpunvme_gpu *gpu, const struct gpunvme_run *run, struct plan *p)
+/* What gpunvme_landing_get() has filled. The memory may have been freed since. */
+static int plan_target(struct gpunvme_gpu *gpu, const struct gpunvme_run *run, struct gnv_stream_target *to)
+{
+	const struct gpunvme_target *target = run->target;
+	const bool lands = target->way == GPUNVME_TARGET_LANDING;
+
+	if ((!lands && target->way != GPUNVME_TARGET_DIRECT) || !target->len || lands != !!target->turns || lands != !!target->slots)
+		return gnv_fail(-EINVAL, "the target was not filled by gpunvme_landing_get()");
+	if (lands && target->slot_bytes >> run->dq->lba_shift < 2)
+		return gnv_fail(-EOPNOTSUPP, "a slot of the landing memory has %llu bytes, less than two blocks of %u",
+				(unsigned long long)target->slot_bytes, 1u << run->dq->lba_shift);
+	*to = (struct gnv_stream_target){ target->base, target->len, target->turns, target->slot_bytes, 0, target->slots, 0 };
+	return lands ? check_memory(gpu, "target", target->base, target->len) : 0;
+}
+
+/* A part of its last block is read as a whole block. */
+static void round_file(const struct gpunvme_dq *dq, struct gnv_stream_file_args *args)
+{
+	args->target.file_bytes = args->file.bytes;
+	if (args->target.turns)
+		args->file.bytes = gnv_align_up(args->file.bytes, 1ull << dq->lba_shift);
+}
+
+static int plan_file(struct gpunvme_gpu *gpu, const struct gpunvme_run *run, const struct gpunvme_dbuf *dbuf,
+		     const struct gnv_stream_target *target, struct plan *p)
 {
 	const uint64_t table = (uint64_t)run->file->extents * sizeof(struct gpunvme_dextent);
 	int ret;
@@ -126,25 +151,32 @@ static int plan_file(struct gpunvme_gpu *gpu, const struct gpunvme_run *run, str
 	p->kernel = GNV_KERNEL_STREAM_FILE;
 	p->args_len = sizeof(p->args.file);
 	p->args.file.dq = *run->dq;
-	p->args.file.dbuf = *run->dbuf;
+	p->args.file.dbuf = *dbuf;
 	p->args.file.file = *run->file;
+	p->args.file.target = *target;
+	round_file(run->dq, &p->args.file);
 	return 0;
 }
 
 static int plan_queue(struct gpunvme_gpu *gpu, const struct gpunvme_run *run, struct plan *p)
 {
-	int ret = gnv_run_check(gpu, run->dq, 1, run->dbuf);
+	const struct gpunvme_dbuf *dbuf = run->target ? &run->target->use.dbuf : run->dbuf;
+	struct gnv_stream_target target = { .len = 0 };
+	int ret = gnv_run_check(gpu, run->dq, 1, dbuf);
 
+	if (!ret && run->target)
+		ret = plan_target(gpu, run, &target);
 	if (!ret)
-		ret = check_buffer(gpu, run->dbuf->base, run->dbuf->len);
+		ret = check_buffer(gpu, dbuf->base, dbuf->len);
 	if (ret)
 		return ret;
 	if (run->file)
-		return plan_file(gpu, run, p);
+		return plan_file(gpu, run, dbuf, &target, p);
 	p->kernel = GNV_KERNEL_STREAM;
 	p->args_len = sizeof(p->args.queue);
 	p->args.queue.dq = *run->dq;
-	p->args.queue.dbuf = *run->dbuf;
+	p->args.queue.dbuf = *dbuf;
+	p->args.queue.target = target;
 	return 0;
 }
 

@@ -247,6 +247,64 @@ static void a_graph_has_it_as_a_node(void **state)
 	streams_drop(&t.streams, own);
 }
 
+/* Memory of the GPU, as torch has it (cuMemAllocAsync()). The context is current, as after streams_begin(). */
+static void *gpu_memory(size_t len)
+{
+	int (*alloc)(gnv_cuda_ptr *at, size_t bytes, void *stream);
+	gnv_cuda_ptr at;
+
+	streams_symbol(t.streams.driver, "cuMemAllocAsync", &alloc);
+	assert_int_equal(alloc(&at, len, NULL), 0);
+	return (void *)(uintptr_t)at;
+}
+
+static void free_gpu_memory(void *ptr)
+{
+	int (*release)(gnv_cuda_ptr at, void *stream);
+
+	streams_symbol(t.streams.driver, "cuMemFreeAsync", &release);
+	assert_int_equal(release((uintptr_t)ptr, NULL), 0);
+}
+
+/* The drive does not reach it, so data lands. Memory that was freed meanwhile is refused, and what the drive reaches needs no landing. */
+static void memory_of_the_gpu_lands(void **state)
+{
+	const struct gpunvme_landing_opts opts = { sizeof(opts), 0, 2 };
+	struct gpunvme_landing_info info = { .size = sizeof(info) };
+	struct gpunvme_landing *landing;
+	struct gpunvme_target target, direct;
+	struct gpunvme_run run = t.run;
+	uint8_t *at = gpu_memory(BUFFER);
+
+	(void)state;
+	good(gpunvme_landing_create(t.pair.gpu, t.pair.dev, &opts, &landing));
+	good(gpunvme_landing_get(landing, at, BUFFER, 0, &target));
+	good(gpunvme_landing_get(landing, t.data, BLOCK, 0, &direct));
+	assert_int_equal(target.way, GPUNVME_TARGET_LANDING);
+	assert_int_equal(direct.way, GPUNVME_TARGET_DIRECT);
+	good(gpunvme_landing_get_info(landing, &info));
+	assert_int_equal(info.landing, 1);
+	assert_int_equal(info.direct, 1);
+	run.dbuf = NULL;
+	run.target = &target;
+	set(0, BLOCK - 3, 5, 0);
+	t.list[0].len = BLOCK + 9;
+	good(gpunvme_run_on_stream(t.pair.gpu, NULL, &run));
+	streams_wait(&t.streams, NULL);
+	assert_int_equal(t.list[0].result, BLOCK + 9);
+	assert_int_equal(at[5 + 2], 0x10);
+	assert_int_equal(at[5 + 3], 0x11);
+	assert_int_equal(at[5 + BLOCK + 2], 0x11);
+	assert_int_equal(at[5 + BLOCK + 8], 0x12);
+	assert_int_equal(gpunvme_landing_get(landing, at + BLOCK, BUFFER, 0, &direct), -ERANGE);
+	free_gpu_memory(at);
+	refused(run, NULL, -EFAULT, "the target at");
+	assert_int_equal(gpunvme_landing_get(landing, at, BUFFER, 0, &direct), -EFAULT);
+	good(gpunvme_landing_put(&target));
+	good(gpunvme_landing_put(&direct));
+	good(gpunvme_landing_destroy(landing));
+}
+
 #define THREADS 8
 static struct {
 	struct pair pair;
@@ -431,6 +489,7 @@ int main(void)
 		CASE(memory_that_threads_cannot_access_is_refused),
 		CASE(what_another_gpu_has_is_refused),
 		CASE(a_closed_device_is_refused),
+		CASE(memory_of_the_gpu_lands),
 		CASE(a_graph_has_it_as_a_node),
 		CASE(the_driver_refuses),
 		CASE(kernels_are_loaded_with_the_first_list),

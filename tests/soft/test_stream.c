@@ -437,6 +437,192 @@ static void files_are_written_in_place(void **state)
 	end();
 }
 
+/* ---- Memory by its pointer ---- */
+
+static struct gpunvme_landing *landing;
+static struct gpunvme_target target;
+
+/* @slots: fewer than waves, which wait for each other. The target is the buffer, from an odd byte on. */
+static void begin_landing(uint32_t slots)
+{
+	const struct gpunvme_landing_opts opts = { sizeof(opts), GPUNVME_LANDING_ALWAYS, slots };
+
+	good(gpunvme_landing_create(t.gpu, t.dev, &opts, &landing));
+	good(gpunvme_landing_get(landing, t.data + 1, BUFFER - 1, 0, &target));
+	assert_int_equal(target.way, GPUNVME_TARGET_LANDING);
+	t.run.dbuf = NULL;
+	t.run.target = &target;
+}
+
+static struct gpunvme_landing_info landing_info(void)
+{
+	struct gpunvme_landing_info info = { .size = sizeof(info) };
+
+	good(gpunvme_landing_get_info(landing, &info));
+	return info;
+}
+
+static void end_landing(void)
+{
+	good(gpunvme_landing_put(&target));
+	good(gpunvme_landing_destroy(landing));
+	t.run.target = NULL;
+	end();
+}
+
+/* Any bytes to any byte, of lengths up to several slots, and around them nothing. Writes are of whole blocks. */
+static void land(const char *cpu)
+{
+	uint32_t i, n;
+	uint64_t at = 0;
+
+	begin(cpu, "", 0);
+	begin_landing(3);
+	for (n = 0; n < 40; n++, at += item(n - 1)->len + 1 + n % 3)
+		set(n, n * 77777u, at, n == 20 ? (900u << 10) + 3 : n * n * 61 + 1, 0);
+	run(n, 0);
+	for (i = 0; i < n; i++) {
+		const uint64_t from = 1 + item(i)->offset, over = from + item(i)->len;
+
+		assert_int_equal(item(i)->result, item(i)->len);
+		assert_memory_equal(t.data + from, disk + item(i)->pos, item(i)->len);
+		assert_true(is_poison(over, i + 1 < n ? 1 + item(i + 1)->offset : over + 1));
+	}
+	assert_true(is_poison(0, 1));
+	memset(t.data, 0x3d, HALF);
+	set(0, 11 * BLOCK, 5, 1111 * BLOCK, GPUNVME_TRANSFER_WRITE);
+	run(1, 0);
+	assert_int_equal(item(0)->result, 1111 * BLOCK);
+	set(0, 11 * BLOCK - 1, HALF, 1111 * BLOCK + 2, 0);
+	run(1, 0);
+	assert_int_equal(item(0)->result, 1111 * BLOCK + 2);
+	assert_int_equal(t.data[1 + HALF], disk[11 * BLOCK - 1]);
+	assert_int_equal(t.data[2 + HALF + 1111 * BLOCK], disk[1122 * BLOCK]);
+	assert_memory_equal(t.data + 2 + HALF, t.data, 1111 * BLOCK);
+	assert_int_equal(landing_info().retired, 0);
+	end_landing();
+}
+
+static void lists_land_in_memory_by_its_pointer(void **state)
+{
+	(void)state;
+	land("cpu");
+	land("cpu:4");
+}
+
+/* Ranges of drive and target, parts of blocks that are written. None of them costs a slot. */
+static void lists_that_land_check_each_transfer(void **state)
+{
+	uint32_t i;
+
+	(void)state;
+	begin("cpu:4", "", 0);
+	begin_landing(1);
+	set(0, DISK - 5, 0, 6, 0);
+	set(1, ~0ull, 0, 2, 0);
+	set(2, 0, BUFFER - 2, 2, 0);
+	set(3, 0, ~0ull, 2, 0);
+	set(4, 0, 0, 0, 0);
+	set(5, 1, 0, BLOCK, GPUNVME_TRANSFER_WRITE);
+	set(6, 0, 0, BLOCK + 1, GPUNVME_TRANSFER_WRITE);
+	set(7, DISK, 0, BLOCK, GPUNVME_TRANSFER_WRITE);
+	set(8, 0, 0, BLOCK, 77);
+	set(9, DISK - 5, BUFFER - 6, 5, 0);
+	run(10, 0);
+	for (i = 0; i < 4; i++)
+		assert_int_equal(item(i)->result, -ERANGE);
+	for (; i < 7; i++)
+		assert_int_equal(item(i)->result, -EINVAL);
+	assert_int_equal(item(7)->result, -ERANGE);
+	assert_int_equal(item(8)->result, -EINVAL);
+	assert_int_equal(item(9)->result, 5);
+	assert_memory_equal(t.data + BUFFER - 5, disk + DISK - 5, 5);
+	assert_true(is_poison(0, BUFFER - 5));
+	assert_int_equal(landing_info().retired, 0);
+	end_landing();
+}
+
+/* Without a bounce range: slots take parts of blocks, also of the last one. */
+static void lists_land_from_files(void **state)
+{
+	struct gpunvme_dfile file;
+	uint32_t i, n = 0;
+	uint64_t at = 0;
+
+	(void)state;
+	begin("cpu:4", "", 0);
+	begin_landing(2);
+	file = make_file();
+	t.run.file = &file;
+	for (i = 0; i < 40; i++, at += item(n++)->len)
+		set(n, i * 6151u % FILE_BYTES, at, i * i * 13 + 1, 0);
+	set(n++, 0, at, FILE_BYTES + 100, 0);
+	set(n++, FILE_BYTES, at, 100, 0);
+	set(n++, 3 * RUN * BLOCK, HALF + 4, BLOCK, GPUNVME_TRANSFER_WRITE); /* a hole */
+	set(n++, FILE_BYTES / BLOCK * BLOCK, HALF, BLOCK, GPUNVME_TRANSFER_WRITE);
+	run(n, 0);
+	for (i = 0; i < n - 3; i++) {
+		const struct gpunvme_transfer *x = item(i);
+		const uint64_t bytes = x->len < FILE_BYTES - x->pos ? x->len : FILE_BYTES - x->pos;
+
+		assert_int_equal(x->result, bytes);
+		assert_memory_equal(t.data + 1 + x->offset, want + x->pos, bytes);
+	}
+	assert_int_equal(item(n - 3)->result, 0);
+	assert_int_equal(item(n - 2)->result, -EOPNOTSUPP);
+	assert_int_equal(item(n - 1)->result, -ERANGE);
+	assert_int_equal(landing_info().retired, 0);
+	memset(t.data, 0x5a, 8 * BLOCK);
+	set(0, 21 * BLOCK, 0, 7 * BLOCK, GPUNVME_TRANSFER_WRITE | GPUNVME_FUA);
+	run(1, 0);
+	assert_int_equal(item(0)->result, 7 * BLOCK);
+	memset(want + 21 * BLOCK, 0x5a, 7 * BLOCK);
+	set(0, RUN * BLOCK, HALF, RUN * BLOCK, 0);
+	run(1, 0);
+	assert_memory_equal(t.data + 1 + HALF, want + RUN * BLOCK, RUN * BLOCK);
+	end_landing();
+}
+
+/* get_info() says which way targets go. Memory at an odd byte lands, and so does what the drive does not access. */
+static void targets_say_their_way(void **state)
+{
+	struct gpunvme_landing_info info = { .size = sizeof(info) };
+	struct gpunvme_target direct, odd;
+	uint8_t *own = aligned_alloc(4096, 65536);
+
+	(void)state;
+	begin("cpu", "", 0);
+	good(gpunvme_landing_create(t.gpu, t.dev, NULL, &landing));
+	good(gpunvme_landing_get(landing, own + 512, 8192, 0, &direct));
+	good(gpunvme_landing_get(landing, t.data + 3, 8192, 0, &odd));
+	assert_int_equal(direct.way, GPUNVME_TARGET_DIRECT);
+	assert_int_equal(odd.way, GPUNVME_TARGET_LANDING);
+	info = landing_info();
+	assert_int_equal(info.direct, 1);
+	assert_int_equal(info.landing, 1);
+	assert_int_equal(info.slots, 64);
+	t.run.dbuf = NULL;
+	t.run.target = &direct;
+	memset(own, POISON, 65536);
+	set(0, 9 * BLOCK, BLOCK, BLOCK, 0);
+	set(1, 0, 8192, BLOCK, 0); /* in the registered pages, but after the target */
+	run(2, 0);
+	assert_int_equal(item(0)->result, BLOCK);
+	assert_memory_equal(own + 1024, disk + 9 * BLOCK, BLOCK);
+	assert_int_equal(item(1)->result, -ERANGE);
+	assert_int_equal(own[1023], POISON);
+	assert_int_equal(own[1536], POISON);
+	assert_int_equal(gpunvme_landing_destroy(landing), -EBUSY);
+	good(gpunvme_landing_put(&direct));
+	good(gpunvme_landing_put(&direct)); /* zeroes */
+	good(gpunvme_landing_put(&odd));
+	good(gpunvme_landing_destroy(landing));
+	good(gpunvme_landing_destroy(NULL));
+	t.run.target = NULL;
+	free(own);
+	end();
+}
+
 /* ---- Volumes ---- */
 
 static void move_volume(const char *cpu)
@@ -501,13 +687,14 @@ static void volumes_move_data(void **state)
  * A hundred thousand reads that fail, among others that do not. What is reported as read is the drive's data, all of it, and what is
  * not has an error. The number of lists bounds the test, not a time. The mock driver, whose lanes take turns, gets a few.
  */
-static void a_failed_read_is_never_data(void **state)
+static void fail_reads(uint64_t lands)
 {
 	const uint32_t faults = is_mock() ? FAULTS / 500 : FAULTS, count = is_mock() ? 128 : 1024;
 	uint32_t i, round, failed = 0, moved = 0;
 
-	(void)state;
 	begin("cpu", "?fault=io-error:5:op=read:lba=4096-16383:p=0.6,status:0x281:op=read:lba=4096-16383:p=0.5,seed:3", 0);
+	if (lands)
+		begin_landing(8);
 	for (round = 0; failed < faults && round < 2 * faults / count; round++) {
 		memset(t.data, POISON, count * PIECE);
 		for (i = 0; i < count; i++)
@@ -521,14 +708,31 @@ static void a_failed_read_is_never_data(void **state)
 				continue;
 			}
 			assert_int_equal(item(i)->status, 0);
-			assert_memory_equal(t.data + item(i)->offset, disk + item(i)->pos, item(i)->len);
+			assert_memory_equal(t.data + lands + item(i)->offset, disk + item(i)->pos, item(i)->len);
 			moved++;
 		}
 	}
 	print_message("%u reads failed, %u moved data\n", failed, moved);
 	assert_true(failed >= faults);
 	assert_true(moved > failed / 8);
-	end();
+	if (!lands) {
+		end();
+		return;
+	}
+	assert_int_equal(landing_info().retired, 0); /* the commands completed */
+	end_landing();
+}
+
+static void a_failed_read_is_never_data(void **state)
+{
+	(void)state;
+	fail_reads(0);
+}
+
+static void a_failed_read_never_lands(void **state)
+{
+	(void)state;
+	fail_reads(1);
 }
 
 /* In the midst of a list: it ends, and so does the next one; what was reported as read was. */
@@ -567,6 +771,33 @@ static void a_drive_that_dies_ends_the_list(void **state)
 }
 
 /* ---- Refusals ---- */
+
+/* A command without an end may still write to its slot, so no other transfer gets that. */
+static void a_drive_that_dies_retires_slots(void **state)
+{
+	uint32_t i;
+
+	(void)state;
+	begin("cpu", "?fault=lose:op=read:lba=9000", 300);
+	begin_landing(2);
+	t.run.waves = 1;
+	set(0, 9000 * BLOCK, 0, BLOCK, 0);
+	run(1, 0);
+	assert_int_equal(item(0)->result, -ETIMEDOUT);
+	assert_int_equal(landing_info().retired, 1);
+	for (i = 0; i < 5; i++)
+		set(i, 0, 0, BLOCK, 0);
+	run(5, 0);
+	for (i = 0; i < 5; i++)
+		assert_int_equal(item(i)->result, -ESHUTDOWN);
+	assert_int_equal(landing_info().retired, 1); /* no command began */
+	good(gpunvme_landing_put(&target));
+	good(gpunvme_qp_destroy(t.qp));
+	t.qp = NULL;
+	good(gpunvme_landing_destroy(landing));
+	t.run.target = NULL;
+	end();
+}
 
 static void refused(struct gpunvme_run bad, int error, const char *text)
 {
@@ -783,8 +1014,14 @@ int main(void)
 		cmocka_unit_test(the_first_failure_is_reported),
 		cmocka_unit_test(files_are_read_at_any_byte),
 		cmocka_unit_test(files_are_written_in_place),
+		cmocka_unit_test(lists_land_in_memory_by_its_pointer),
+		cmocka_unit_test(lists_that_land_check_each_transfer),
+		cmocka_unit_test(lists_land_from_files),
+		cmocka_unit_test(targets_say_their_way),
 		cmocka_unit_test(volumes_move_data),
 		cmocka_unit_test(a_failed_read_is_never_data),
+		cmocka_unit_test(a_failed_read_never_lands),
+		cmocka_unit_test(a_drive_that_dies_retires_slots),
 		cmocka_unit_test(a_drive_that_dies_ends_the_list),
 		cmocka_unit_test(bad_options_are_refused),
 		cmocka_unit_test(bad_volumes_are_refused),

@@ -205,10 +205,26 @@ struct gnv_stream_list {
 	uint32_t flags; /* enum gpunvme_run_flags; of GPUNVME_RUN_STOP there is one wave */
 };
 
+/*
+ * Memory by its pointer. Slot n of the landing memory is n * slot_bytes from the start of the buffer on. `turns` are words of 64 bits
+ * in local memory: the next ticket, then for each slot how often it was given back. Ticket t has slot t mod slots after t / slots uses.
+ */
+struct gnv_stream_target {
+	uint64_t at;    /* address of the memory */
+	uint64_t len;   /* its bytes; 0: transfers are of the buffer */
+	uint64_t turns; /* 0: the memory is a part of the buffer */
+	uint64_t slot_bytes;
+	uint64_t file_bytes; /* of a file, whose view ends with a whole block then */
+	uint32_t slots;
+	uint32_t reserved;
+};
+#define GNV_STREAM_RETIRED (~0ull) /* in place of a turn: a command may still use the slot */
+
 struct gnv_stream_args {
 	struct gpunvme_dq dq;
 	struct gpunvme_dbuf dbuf;
 	struct gnv_stream_list list;
+	struct gnv_stream_target target;
 };
 
 struct gnv_stream_file_args {
@@ -216,6 +232,7 @@ struct gnv_stream_file_args {
 	struct gpunvme_dbuf dbuf;
 	struct gpunvme_dfile file;
 	struct gnv_stream_list list;
+	struct gnv_stream_target target;
 	uint64_t bounce; /* offset of one block for each lane; ~0: none */
 };
 
@@ -234,8 +251,8 @@ GPUNVME_STATIC_ASSERT(sizeof(struct gnv_batch_args) == 64, "layout of the argume
 GPUNVME_STATIC_ASSERT(sizeof(struct gnv_load_args) == 104, "layout of the arguments");
 GPUNVME_STATIC_ASSERT(sizeof(struct gnv_litmus_args) == 248, "layout of the arguments");
 GPUNVME_STATIC_ASSERT(sizeof(struct gnv_peek_args) == 24, "layout of the arguments");
-GPUNVME_STATIC_ASSERT(sizeof(struct gnv_stream_args) == 216, "layout of the arguments");
-GPUNVME_STATIC_ASSERT(sizeof(struct gnv_stream_file_args) == 288, "layout of the arguments");
+GPUNVME_STATIC_ASSERT(sizeof(struct gnv_stream_args) == 264, "layout of the arguments");
+GPUNVME_STATIC_ASSERT(sizeof(struct gnv_stream_file_args) == 336, "layout of the arguments");
 GPUNVME_STATIC_ASSERT(sizeof(struct gnv_stream_volume_args) == 112, "layout of the arguments");
 
 #endif
