@@ -961,7 +961,7 @@ PUBLIC gnv_cuda_can_peer_fn cuDeviceCanAccessPeer;
 PUBLIC int cuDeviceCanAccessPeer(int *can, int device, int peer)
 {
 	ASKED(false);
-	if (device == peer) /* whose answer is 0 (CUDA runtime API, cudaDeviceCanAccessPeer) */
+	if (device == peer) /* which returns 0 (CUDA runtime API, cudaDeviceCanAccessPeer) */
 		broke("cuDeviceCanAccessPeer: a GPU and itself");
 	*can = device != peer && !self.apart;
 	return device - 40 < self.devices && peer - 40 < self.devices ? 0 : GNV_CUDA_INVALID_DEVICE;
