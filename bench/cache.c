@@ -43,7 +43,7 @@ static int mappings(struct session *s, char *base, double *ns)
 	uint64_t start = now_ns();
 	struct gpunvme_mem_use use;
 	uint32_t i;
-	int ret = gpunvme_cache_forget(s->dev, NULL, 0);
+	int ret = gpunvme_mem_cache_forget(s->dev, NULL, 0);
 
 	for (i = 0; i < MAPPED && !ret; i++) {
 		ret = gpunvme_mem_get(s->gpu, s->dev, base, RANGE, 0, &use);
@@ -57,7 +57,7 @@ static int measure(struct session *s, uint32_t ranges, struct json_object *json)
 {
 	char *base = aligned_alloc(RANGE, (size_t)ranges * 2 * RANGE);
 	double one, many, mapped;
-	int ret = base ? gpunvme_cache_set_limit(s->dev, UINT64_MAX) : -ENOMEM;
+	int ret = base ? gpunvme_mem_cache_set_limit(s->dev, UINT64_MAX) : -ENOMEM;
 
 	if (!ret)
 		ret = hits(s, base, 1, 0, &one);

@@ -3,7 +3,6 @@
 #ifndef BENCH_CHAINS_RIG_H
 #define BENCH_CHAINS_RIG_H
 
-#include <gpunvme/unstable.h>
 
 #ifdef __CUDACC__
 #include "session.h"
@@ -113,7 +112,7 @@ static uint32_t safe_flags(const struct session &s)
 	struct gpunvme_litmus seen = GPUNVME_LITMUS_INIT;
 
 	opts.commands = 2000;
-	check(gpunvme_litmus_run(s.dev, s.gpu, &opts, &seen));
+	check(gpunvme_gpu_litmus(s.dev, s.gpu, &opts, &seen));
 	if (seen.failed)
 		die("this machine does not keep the order that queues need: see `gpunvme litmus`");
 	return seen.qp_flags;

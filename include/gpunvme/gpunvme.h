@@ -14,7 +14,6 @@
 #define GPUNVME_H
 
 #include <gpunvme/admin.h>
-#include <gpunvme/amd.h>
 #include <gpunvme/dev.h>
 #include <gpunvme/dq.h>
 #include <gpunvme/file.h>

@@ -26,7 +26,8 @@ enum gpunvme_mem_flags {
 	GPUNVME_MEM_HUGE = 1u << 0, /* 2 MiB pages; falls back to small pages, with one log line, where the system has none */
 	GPUNVME_MEM_VRAM = 1u << 1, /* memory of the GPU; -EOPNOTSUPP where it has none that a controller can write to */
 	GPUNVME_MEM_HOST = 1u << 2, /* memory of the host, also where a queue has shown that the GPU's is better */
-	GPUNVME_MEM_VENDOR = 3u << 3, /* memory of the GPU, made as one flag of its vendor says; the vendor's header has them: amd.h */
+	GPUNVME_MEM_HIP = 1u << 3, /* memory of an AMD GPU, made by HIP (6 or newer); may be cached, with one log line then */
+	GPUNVME_MEM_DRM = 1u << 4, /* memory of an AMD GPU, made by libdrm, uncached; for a GPU that does nothing else; not with _HIP */
 	GPUNVME_MEM_CMB_LISTS = 1u << 5, /* its PRP lists lie in the drive's own memory: mapping it fails where there is none for them */
 	GPUNVME_MEM_SHARED = 1u << 6, /* memory of the host that a controller in another process can map; not with _HUGE */
 };
@@ -50,7 +51,7 @@ struct gpunvme_mem_opts {
  * over fork(). Once a queue of that GPU is one of a vfio-user: controller, memory of the host has a descriptor, as by
  * GPUNVME_MEM_SHARED, so that it can be mapped there. Any thread may call it.
  * Return: 0; -EINVAL zero length, bad option; -ENOMEM; -EMFILE no descriptor; -EOPNOTSUPP memory of the GPU is not possible; -EIO
- * the GPU has failed. With a flag of GPUNVME_MEM_VENDOR also -EOPNOTSUPP the GPU is another vendor's, -ENODEV the library that the
+ * the GPU has failed. With GPUNVME_MEM_HIP or _DRM also -EOPNOTSUPP the GPU is another vendor's, -ENODEV the library that the
  * flag names is not installed, -EIO the GPU does not reach it.
  */
 GPUNVME_API int gpunvme_mem_alloc(struct gpunvme_gpu *gpu, size_t len, const struct gpunvme_mem_opts *opts,
@@ -267,8 +268,8 @@ GPUNVME_API int gpunvme_mem_bar(struct gpunvme_gpu *gpu, struct gpunvme_peer *pe
  * Memory of the caller's for I/O without registering it each time: each device has a cache of what was registered and mapped to it.
  *
  *   gpunvme_mem_get        any pointer: what a kernel needs to use it; gpunvme_mem_put: not used any more
- *   gpunvme_cache_forget   before memory is freed whose end nobody tells the library
- *   gpunvme_cache_get_info, gpunvme_cache_set_limit
+ *   gpunvme_mem_cache_forget   before memory is freed whose end nobody tells the library
+ *   gpunvme_mem_cache_get_info, gpunvme_mem_cache_set_limit
  *
  * Memory stays mapped after gpunvme_mem_put(), so the next gpunvme_mem_get() needs no system call. (On AMD GPUs that cannot write
  * their L2 back in a kernel, memory of malloc() is made uncached again.) The mapping ends when the cache holds more than its limit,
@@ -280,7 +281,7 @@ GPUNVME_API int gpunvme_mem_bar(struct gpunvme_gpu *gpu, struct gpunvme_peer *pe
  * What the cache holds counts as mapped: queues and data of a GPU lie together on a device (gpunvme_mem_map()).
  */
 enum gpunvme_get_flags {
-	GPUNVME_GET_KEEP = 1u << 0, /* memory whose end nobody tells stays, too: gpunvme_cache_forget() will be called before it ends */
+	GPUNVME_GET_KEEP = 1u << 0, /* memory whose end nobody tells stays, too; gpunvme_mem_cache_forget() comes before it ends */
 };
 
 /* Memory in use; filled by gpunvme_mem_get(). */
@@ -290,8 +291,8 @@ struct gpunvme_mem_use {
 	struct gpunvme_dbuf dbuf; /* for kernels */
 };
 
-struct gpunvme_cache_info {
-	size_t size;	    /* sizeof(struct gpunvme_cache_info) */
+struct gpunvme_mem_cache_info {
+	size_t size;	    /* sizeof(struct gpunvme_mem_cache_info) */
 	uint64_t hits;	    /* of gpunvme_mem_get() */
 	uint64_t misses;    /* had to register and map */
 	uint64_t evictions; /* unmapped to stay within the limit */
@@ -331,7 +332,7 @@ GPUNVME_API int gpunvme_mem_get(struct gpunvme_gpu *gpu, struct gpunvme_dev *dev
 GPUNVME_API int gpunvme_mem_put(struct gpunvme_mem_use *use);
 
 /**
- * gpunvme_cache_forget() - unmap memory that is not in use
+ * gpunvme_mem_cache_forget() - unmap memory that is not in use
  * @dev: the device
  * @ptr: first byte, or NULL for all
  * @len: bytes
@@ -339,10 +340,10 @@ GPUNVME_API int gpunvme_mem_put(struct gpunvme_mem_use *use);
  * What is in use is not found any more, and unmapped with its last gpunvme_mem_put(). Any thread may call it.
  * Return: 0 nothing of it is mapped; -EINVAL; -EBUSY some is in use, or the device may still write to it.
  */
-GPUNVME_API int gpunvme_cache_forget(struct gpunvme_dev *dev, void *ptr, size_t len);
+GPUNVME_API int gpunvme_mem_cache_forget(struct gpunvme_dev *dev, void *ptr, size_t len);
 
 /**
- * gpunvme_cache_set_limit() - how much may stay mapped
+ * gpunvme_mem_cache_set_limit() - how much may stay mapped
  * @dev:   the device
  * @bytes: 1 GiB if it was never set; 0: nothing that is not in use
  *
@@ -350,16 +351,16 @@ GPUNVME_API int gpunvme_cache_forget(struct gpunvme_dev *dev, void *ptr, size_t 
  * call it.
  * Return: 0, -EINVAL.
  */
-GPUNVME_API int gpunvme_cache_set_limit(struct gpunvme_dev *dev, uint64_t bytes);
+GPUNVME_API int gpunvme_mem_cache_set_limit(struct gpunvme_dev *dev, uint64_t bytes);
 
 /**
- * gpunvme_cache_get_info() - what it holds, and how well it serves
+ * gpunvme_mem_cache_get_info() - what it holds, and how well it serves
  * @dev:  the device
  * @info: set info->size before
  *
  * Any thread may call it. Return: 0, -EINVAL.
  */
-GPUNVME_API int gpunvme_cache_get_info(struct gpunvme_dev *dev, struct gpunvme_cache_info *info);
+GPUNVME_API int gpunvme_mem_cache_get_info(struct gpunvme_dev *dev, struct gpunvme_mem_cache_info *info);
 
 #ifdef __cplusplus
 }

@@ -161,7 +161,7 @@ struct gnv_cached *gnv_cache_victim(const struct gnv_cache *cache)
 	return cache->info.bytes > cache->info.limit ? cache->idle.oldest : NULL;
 }
 
-void gnv_cache_describe(const struct gnv_cache *cache, struct gpunvme_cache_info *info)
+void gnv_cache_describe(const struct gnv_cache *cache, struct gpunvme_mem_cache_info *info)
 {
 	size_t i;
 

@@ -52,7 +52,7 @@ struct gnv_cache {
 	size_t holders;		     /* all entries, the device, and threads that evict when it may be gone */
 	size_t page;		     /* of the CPU */
 	bool closing;		     /* its device */
-	struct gpunvme_cache_info info; /* but entries and used */
+	struct gpunvme_mem_cache_info info; /* but entries and used */
 };
 
 /* @page: of the CPU. Return: 0, -ENOMEM. */
@@ -83,7 +83,7 @@ void gnv_cache_unuse(struct gnv_cache *cache, struct gnv_cached *entry);
 /* The one to end, to stay within the limit; NULL: none, or none that may be. */
 struct gnv_cached *gnv_cache_victim(const struct gnv_cache *cache);
 
-/* The result of gpunvme_cache_get_info(). */
-void gnv_cache_describe(const struct gnv_cache *cache, struct gpunvme_cache_info *info);
+/* The result of gpunvme_mem_cache_get_info(). */
+void gnv_cache_describe(const struct gnv_cache *cache, struct gpunvme_mem_cache_info *info);
 
 #endif

@@ -259,12 +259,12 @@ static bool any_left(struct gnv_cache *cache, uintptr_t from, uintptr_t to)
 	return entry;
 }
 
-GPUNVME_API int gpunvme_cache_forget(struct gpunvme_dev *dev, void *ptr, size_t len)
+GPUNVME_API int gpunvme_mem_cache_forget(struct gpunvme_dev *dev, void *ptr, size_t len)
 {
 	uintptr_t from = (uintptr_t)ptr, to = ptr ? from + len : UINTPTR_MAX;
 
 	if (!dev || (ptr && !gnv_within(from, len, UINTPTR_MAX)))
-		return gnv_fail(-EINVAL, "gpunvme_cache_forget: no device, or %p and %zu bytes are no memory", ptr, len);
+		return gnv_fail(-EINVAL, "gpunvme_mem_cache_forget: no device, or %p and %zu bytes are no memory", ptr, len);
 	if (gnv_foreign(dev->process))
 		return -ECHILD;
 	gnv_cache_end_overlap(dev->dma.cache, NULL, from, to);
@@ -274,7 +274,7 @@ GPUNVME_API int gpunvme_cache_forget(struct gpunvme_dev *dev, void *ptr, size_t 
 				"for each gpunvme_mem_get(), then recover or destroy queues that have ended");
 }
 
-GPUNVME_API int gpunvme_cache_set_limit(struct gpunvme_dev *dev, uint64_t bytes)
+GPUNVME_API int gpunvme_mem_cache_set_limit(struct gpunvme_dev *dev, uint64_t bytes)
 {
 	int ret = gnv_enter(dev, dev, "dev");
 
@@ -287,9 +287,9 @@ GPUNVME_API int gpunvme_cache_set_limit(struct gpunvme_dev *dev, uint64_t bytes)
 	return 0;
 }
 
-GPUNVME_API int gpunvme_cache_get_info(struct gpunvme_dev *dev, struct gpunvme_cache_info *info)
+GPUNVME_API int gpunvme_mem_cache_get_info(struct gpunvme_dev *dev, struct gpunvme_mem_cache_info *info)
 {
-	struct gpunvme_cache_info now;
+	struct gpunvme_mem_cache_info now;
 	int ret = gnv_enter(dev, dev, "dev");
 
 	if (ret)
@@ -297,7 +297,7 @@ GPUNVME_API int gpunvme_cache_get_info(struct gpunvme_dev *dev, struct gpunvme_c
 	pthread_mutex_lock(&dev->dma.cache->lock);
 	gnv_cache_describe(dev->dma.cache, &now);
 	pthread_mutex_unlock(&dev->dma.cache->lock);
-	return gnv_info_copy(info, &now, gpunvme_cache_info);
+	return gnv_info_copy(info, &now, gpunvme_mem_cache_info);
 }
 
 /* ---- The end of the device ---- */

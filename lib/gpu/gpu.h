@@ -78,7 +78,7 @@ struct gnv_gpu_ops {
 	/*
 	 * Data memory that these lanes prefer, zeroed, uncached or fine-grained for them: what a controller writes is seen. -EOPNOTSUPP:
 	 * they have none of their own, the host's is theirs, or it cannot be made like that.
-	 * @how: 0, or flags of GPUNVME_MEM_VENDOR, which may make cached memory: the log says so.
+	 * @how: 0, or GPUNVME_MEM_HIP or _DRM, which may make cached memory: the log says so.
 	 */
 	int (*mem_alloc)(struct gpunvme_gpu *gpu, uint32_t how, size_t len, struct gnv_gpu_bytes *bytes);
 	/* Memory of this GPU that its user got from its runtime. -ENOENT: it is not the runtime's, so it is the host's. */

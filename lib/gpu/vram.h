@@ -7,7 +7,7 @@
 #ifndef GNV_GPU_VRAM_H
 #define GNV_GPU_VRAM_H
 
-#include <gpunvme/amd.h>
+#include <gpunvme/mem.h>
 
 #include "gpu/gpu.h"
 

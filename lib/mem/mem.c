@@ -88,18 +88,18 @@ void gnv_mem_log_unlocked(const struct gnv_log *log, size_t len)
 		"%zu bytes could not be locked in memory; raise RLIMIT_MEMLOCK (ulimit -l) if this machine swaps (said once)", len);
 }
 
-#define OF_GPU (GPUNVME_MEM_VRAM | GPUNVME_MEM_VENDOR)
+#define OF_GPU (GPUNVME_MEM_VRAM | GNV_MEM_VENDOR)
 
 static int check_flags(uint32_t flags)
 {
 	const uint32_t known = GPUNVME_MEM_HUGE | GPUNVME_MEM_HOST | GPUNVME_MEM_CMB_LISTS | GPUNVME_MEM_SHARED | OF_GPU;
 
 	if (flags & ~known)
-		return gnv_fail(-EINVAL, "unknown memory flags 0x%x; valid: GPUNVME_MEM_HUGE, _VRAM, _VENDOR, _HOST, _CMB_LISTS, _SHARED",
+		return gnv_fail(-EINVAL, "unknown memory flags 0x%x; valid: GPUNVME_MEM_HUGE, _VRAM, _HIP, _DRM, _HOST, _CMB_LISTS, "
+				"_SHARED",
 				flags & ~known);
 	if (flags & OF_GPU && !gnv_is_pow2(flags & ~(uint32_t)GPUNVME_MEM_CMB_LISTS))
-		return gnv_fail(-EINVAL, "GPUNVME_MEM_VRAM and each flag of GPUNVME_MEM_VENDOR exclude each other, GPUNVME_MEM_HOST, "
-					 "_HUGE and _SHARED");
+		return gnv_fail(-EINVAL, "GPUNVME_MEM_VRAM, _HIP and _DRM exclude each other, GPUNVME_MEM_HOST, _HUGE and _SHARED");
 	if (flags & GPUNVME_MEM_SHARED && flags & GPUNVME_MEM_HUGE)
 		return gnv_fail(-EINVAL, "GPUNVME_MEM_SHARED and GPUNVME_MEM_HUGE exclude each other: another process could take huge pages "
 					 "away");
@@ -112,7 +112,7 @@ static int alloc(struct gpunvme_gpu *gpu, size_t len, uint32_t flags, struct gpu
 	int ret;
 
 	if (flags & OF_GPU || (!host && __atomic_load_n(&gpu->data_local, __ATOMIC_RELAXED)))
-		return gnv_mem_gpu_alloc(gpu, flags & GPUNVME_MEM_VENDOR, len, mem);
+		return gnv_mem_gpu_alloc(gpu, flags & GNV_MEM_VENDOR, len, mem);
 	if (!(flags & GPUNVME_MEM_HUGE) && __atomic_load_n(&gpu->data_by_fd, __ATOMIC_RELAXED))
 		flags |= GPUNVME_MEM_SHARED;
 	ret = gnv_mem_host_alloc_for(gpu, len, flags, mem);

@@ -131,7 +131,7 @@ static int soft_map(struct gnv_space *space, const struct gpunvme_mem *mem, uint
 	if (mem->far && !mem->cpu && mem->gpu->ops->mem_check(mem->gpu, mem->lane, mem->len))
 		return gnv_fail(-EOPNOTSUPP,
 				"the software controller cannot reach this memory of %s: it has no CPU address, and the GPU's runtime, "
-				"which would copy, has not made it; use gpunvme_mem_alloc() without a flag of GPUNVME_MEM_VENDOR",
+				"which would copy, has not made it; use gpunvme_mem_alloc() without GPUNVME_MEM_HIP and _DRM",
 				mem->gpu->info.name);
 	if (!mem->len || mem->len >= 1ull << soft->shift)
 		return gnv_fail(-ENOSPC, "%zu bytes do not fit the software address space", mem->len);

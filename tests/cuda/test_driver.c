@@ -764,7 +764,7 @@ static void another_handle_has_a_kernel_that_does_not_end(void **state)
  */
 static void allocations_by_their_number(void **state)
 {
-	struct gpunvme_cache_info info = { .size = sizeof(info) };
+	struct gpunvme_mem_cache_info info = { .size = sizeof(info) };
 	struct gpunvme_mem_use use;
 	struct gpunvme_mem *first;
 	struct gpunvme_gpu *gpu;
@@ -791,7 +791,7 @@ static void allocations_by_their_number(void **state)
 	driver->host.id = 8; /* freed while it is in use, too */
 	assert_int_equal(gpunvme_mem_put(&use), 0);
 	assert_int_equal(gpunvme_mem_get(gpu, dev, driver->host.ptr, 8, 0, &use), 0);
-	assert_int_equal(gpunvme_cache_get_info(dev, &info), 0);
+	assert_int_equal(gpunvme_mem_cache_get_info(dev, &info), 0);
 	assert_int_equal(info.hits, 1);
 	assert_int_equal(info.misses, 3);
 	assert_true(info.stale >= 1);
@@ -800,7 +800,7 @@ static void allocations_by_their_number(void **state)
 	driver->host.id = 0; /* nobody's any more: as memory of malloc() */
 	assert_int_equal(gpunvme_mem_get(gpu, dev, driver->host.ptr, 8, 0, &use), 0);
 	assert_int_equal(gpunvme_mem_put(&use), 0);
-	assert_int_equal(gpunvme_cache_forget(dev, NULL, 0), 0);
+	assert_int_equal(gpunvme_mem_cache_forget(dev, NULL, 0), 0);
 	gpunvme_dev_close(dev);
 	gpunvme_gpu_close(gpu);
 	free(driver->host.ptr);

@@ -244,7 +244,7 @@ static int get_memory(void)
 
 static int forget_memory(void)
 {
-	const int ret = gpunvme_cache_forget(&dev, (void *)ask.pos, ask.len);
+	const int ret = gpunvme_mem_cache_forget(&dev, (void *)ask.pos, ask.len);
 
 	check(ret == -EINVAL);
 	return ret;

@@ -14,7 +14,6 @@
 #include <cmocka.h>
 
 #include <gpunvme/gpunvme.h>
-#include <gpunvme/unstable.h>
 
 #include "gpu/gpu.h"
 #include "gpu/kernels/code_object.h"
@@ -350,7 +349,7 @@ static void test_torn(void **state)
 	opts.commands = 300;
 	cqe16 = &litmus.test[GPUNVME_LITMUS_CQE16];
 	for (turns = 0; turns < 50 && cqe16->verdict != GPUNVME_LITMUS_FAILED; turns++) {
-		assert_int_equal(gpunvme_litmus_run(dev, gpu, &opts, &litmus), 0);
+		assert_int_equal(gpunvme_gpu_litmus(dev, gpu, &opts, &litmus), 0);
 		assert_int_equal(litmus.failed, 0);
 	}
 	assert_int_equal(cqe16->verdict, GPUNVME_LITMUS_FAILED);

@@ -57,11 +57,11 @@ static char *make(uint64_t pool, size_t len)
 	return ptr;
 }
 
-static struct gpunvme_cache_info info(int of)
+static struct gpunvme_mem_cache_info info(int of)
 {
-	struct gpunvme_cache_info now = { .size = sizeof(now) };
+	struct gpunvme_mem_cache_info now = { .size = sizeof(now) };
 
-	assert_int_equal(gpunvme_cache_get_info(dev[of], &now), 0);
+	assert_int_equal(gpunvme_mem_cache_get_info(dev[of], &now), 0);
 	return now;
 }
 
@@ -158,7 +158,7 @@ static void given_out_again(uint64_t pool)
 {
 	char *ptr = make(pool, BYTES);
 	struct gpunvme_mem_use a = get(0, ptr, BYTES);
-	const struct gpunvme_cache_info before = info(0);
+	const struct gpunvme_mem_cache_info before = info(0);
 
 	works(&a);
 	put(&a);
@@ -167,7 +167,7 @@ static void given_out_again(uint64_t pool)
 	assert_int_equal(counts->notifiers, 0);
 	assert_int_equal(info(0).entries, before.entries - 1); /* nothing of it is mapped when the call returns */
 	assert_int_equal(info(0).stale, before.stale + 1);
-	assert_int_equal(gpunvme_cache_forget(dev[0], NULL, 0), 0);
+	assert_int_equal(gpunvme_mem_cache_forget(dev[0], NULL, 0), 0);
 	ptr = make_at(pool, ptr);
 	a = get(0, ptr, BYTES);
 	assert_int_equal(info(0).misses, before.misses + 1);
@@ -199,7 +199,7 @@ static void test_freed_in_use(void **state)
 	assert_int_equal(user_free(ptr), HSA_STATUS_SUCCESS);
 	assert_int_equal(info(0).stale, 1);
 	assert_int_equal(info(0).entries, 0);
-	assert_int_equal(gpunvme_cache_forget(dev[0], ptr, 1), -EBUSY);
+	assert_int_equal(gpunvme_mem_cache_forget(dev[0], ptr, 1), -EBUSY);
 	ptr = make_at(POOL_FINE, ptr);
 	b = get(0, ptr, BYTES);
 	assert_ptr_not_equal(a.mem, b.mem);
@@ -223,7 +223,7 @@ static void test_two_devices(void **state)
 		put(&use);
 	}
 	assert_int_equal(counts->notifiers, 1);
-	assert_int_equal(gpunvme_cache_forget(dev[0], NULL, 0), 0);
+	assert_int_equal(gpunvme_mem_cache_forget(dev[0], NULL, 0), 0);
 	assert_int_equal(counts->notifiers, 1);
 	assert_int_equal(info(1).entries, 1);
 	assert_int_equal(user_free(ptr), HSA_STATUS_SUCCESS);
@@ -232,7 +232,7 @@ static void test_two_devices(void **state)
 	ptr = make(POOL_FINE, BYTES);
 	use = get(0, ptr, BYTES);
 	put(&use);
-	assert_int_equal(gpunvme_cache_set_limit(dev[0], 0), 0); /* evicted: nobody waits */
+	assert_int_equal(gpunvme_mem_cache_set_limit(dev[0], 0), 0); /* evicted: nobody waits */
 	assert_int_equal(info(0).evictions, 1);
 	assert_int_equal(counts->notifiers, 0);
 	assert_int_equal(user_free(ptr), HSA_STATUS_SUCCESS);
@@ -292,9 +292,9 @@ static void *drive_out(void *arg)
 	bool *stop = arg;
 
 	while (!__atomic_load_n(stop, __ATOMIC_RELAXED)) {
-		gpunvme_cache_set_limit(dev[0], 0);
-		gpunvme_cache_set_limit(dev[0], 1 << 20);
-		gpunvme_cache_forget(dev[1], NULL, 0);
+		gpunvme_mem_cache_set_limit(dev[0], 0);
+		gpunvme_mem_cache_set_limit(dev[0], 1 << 20);
+		gpunvme_mem_cache_forget(dev[1], NULL, 0);
 	}
 	return NULL;
 }

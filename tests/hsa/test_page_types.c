@@ -271,7 +271,7 @@ static void test_kept(void **state)
 		assert_int_equal(gpunvme_mem_put(&in_use), 0);
 		assert_true(hip_copies(ptr, BYTES));
 	}
-	assert_int_equal(gpunvme_cache_forget(dev, ptr, BYTES), 0);
+	assert_int_equal(gpunvme_mem_cache_forget(dev, ptr, BYTES), 0);
 	munmap(ptr, BYTES);
 }
 

@@ -344,13 +344,13 @@ static void test_litmus_vram(void **state)
 	opts.progress_ctx = dev;
 	for (unsigned vram = 0; vram < 2; vram++) {
 		opts.qp_flags = vram ? GPUNVME_QP_VRAM : 0;
-		assert_int_equal(gpunvme_litmus_run(dev, gpu, &opts, &l), 0);
+		assert_int_equal(gpunvme_gpu_litmus(dev, gpu, &opts, &l), 0);
 		assert_int_equal(l.failed, 0);
 		assert_string_equal(play.rung, vram ? "vram" : "direct-db");
 		assert_int_equal(l.qp_flags, GPUNVME_QP_CQE16 | GPUNVME_QP_NO_READBACK | opts.qp_flags);
 	}
 	opts.qp_flags = GPUNVME_QP_VRAM | GPUNVME_QP_FORWARD;
-	assert_int_equal(gpunvme_litmus_run(dev, gpu, &opts, &l), -EINVAL);
+	assert_int_equal(gpunvme_gpu_litmus(dev, gpu, &opts, &l), -EINVAL);
 	assert_int_equal(gpunvme_dev_close(dev), 0);
 	gpunvme_gpu_close(gpu);
 }

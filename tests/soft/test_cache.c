@@ -87,11 +87,11 @@ static int end(void **state)
 	return 0;
 }
 
-static struct gpunvme_cache_info info(void)
+static struct gpunvme_mem_cache_info info(void)
 {
-	struct gpunvme_cache_info now = { .size = sizeof(now) };
+	struct gpunvme_mem_cache_info now = { .size = sizeof(now) };
 
-	assert_int_equal(gpunvme_cache_get_info(dev, &now), 0);
+	assert_int_equal(gpunvme_mem_cache_get_info(dev, &now), 0);
 	return now;
 }
 
@@ -143,7 +143,7 @@ static void test_found_again(void **state)
 	assert_int_equal(info().hits, 2);
 	assert_int_equal(info().misses, 1);
 	assert_int_equal(info().bytes, 8192);
-	assert_int_equal(gpunvme_cache_forget(dev, memory, BYTES), 0);
+	assert_int_equal(gpunvme_mem_cache_forget(dev, memory, BYTES), 0);
 	assert_int_equal(info().entries, 0);
 	assert_int_equal(info().bytes, 0);
 }
@@ -164,7 +164,7 @@ static void test_freed_and_given_out_again(void **state)
 	a = get(memory, BYTES, GPUNVME_GET_KEEP);
 	works(&a, memory, 9);
 	put(&a);
-	assert_int_equal(gpunvme_cache_forget(dev, memory + PAGE, 1), 0); /* as promised, of any byte of it */
+	assert_int_equal(gpunvme_mem_cache_forget(dev, memory + PAGE, 1), 0); /* as promised, of any byte of it */
 	munmap(memory, BYTES);
 	memory = map_pages(memory);
 	a = get(memory, PAGE, 0);
@@ -184,14 +184,14 @@ static void test_neighbours(void **state)
 	assert_int_equal(b.offset, 4000);
 	works(&a, memory + 100, 3);
 	works(&b, memory + 4000, 4);
-	assert_int_equal(gpunvme_cache_forget(dev, memory, BYTES), -EBUSY);
+	assert_int_equal(gpunvme_mem_cache_forget(dev, memory, BYTES), -EBUSY);
 	assert_non_null(strstr(gpunvme_errmsg(), "gpunvme_mem_put()"));
 	assert_int_equal(info().entries, 0);
 	works(&a, memory + 100, 5);
 	put(&a);
 	works(&b, memory + 4000, 6);
 	put(&b);
-	assert_int_equal(gpunvme_cache_forget(dev, NULL, 0), 0);
+	assert_int_equal(gpunvme_mem_cache_forget(dev, NULL, 0), 0);
 	/* Promised and not promised: as the one that is not. */
 	a = get(memory, PAGE, GPUNVME_GET_KEEP);
 	c = get(memory, 2 * PAGE, 0);
@@ -215,7 +215,7 @@ static void test_limit(void **state)
 	unsigned i;
 
 	(void)state;
-	assert_int_equal(gpunvme_cache_set_limit(dev, 4 * PAGE), 0);
+	assert_int_equal(gpunvme_mem_cache_set_limit(dev, 4 * PAGE), 0);
 	assert_int_equal(info().limit, 4 * PAGE);
 	for (i = 0; i < 8; i++)
 		use[i] = get(memory + 2 * i * PAGE, PAGE, GPUNVME_GET_KEEP);
@@ -241,7 +241,7 @@ static void test_limit(void **state)
 	put(&use[1]);
 	put(&use[2]);
 	put(&use[7]);
-	assert_int_equal(gpunvme_cache_set_limit(dev, 0), 0);
+	assert_int_equal(gpunvme_mem_cache_set_limit(dev, 0), 0);
 	assert_int_equal(info().entries, 0);
 	use[0] = get(memory, PAGE, GPUNVME_GET_KEEP);
 	works(&use[0], memory, 11);
@@ -322,7 +322,7 @@ static void close_beside_put(uint64_t limit)
 			p[k].use[i] = get(memory + i * 8 * PAGE, 4 * PAGE, i % 2 ? GPUNVME_GET_KEEP : 0);
 		assert_int_equal(pthread_create(&thread[k], NULL, put_all, &p[k]), 0);
 	}
-	assert_int_equal(gpunvme_cache_set_limit(dev, limit), 0);
+	assert_int_equal(gpunvme_mem_cache_set_limit(dev, limit), 0);
 	together = true;
 	assert_int_equal(gpunvme_dev_close(dev), 0);
 	together = false;
@@ -366,18 +366,18 @@ static void test_still_writing(void **state)
 	assert_non_null(a.mem);
 	assert_int_equal(gpunvme_mem_put(&a), -EBUSY);
 	put(&b); /* stays mapped anyway */
-	assert_int_equal(gpunvme_cache_forget(dev, NULL, 0), -EBUSY);
+	assert_int_equal(gpunvme_mem_cache_forget(dev, NULL, 0), -EBUSY);
 	assert_int_equal(info().entries, 0);
 	while (gpunvme_qp_destroy(slow) == -EBUSY)
 		usleep(10000);
 	put(&a);
-	assert_int_equal(gpunvme_cache_forget(dev, NULL, 0), 0);
+	assert_int_equal(gpunvme_mem_cache_forget(dev, NULL, 0), 0);
 }
 
 static void test_refused(void **state)
 {
 	struct gpunvme_mem_use use = { 0 };
-	struct gpunvme_cache_info small = { .size = 8 };
+	struct gpunvme_mem_cache_info small = { .size = 8 };
 
 	(void)state;
 	assert_int_equal(gpunvme_mem_get(NULL, dev, memory, 1, 0, &use), -EINVAL);
@@ -390,12 +390,12 @@ static void test_refused(void **state)
 	assert_int_equal(gpunvme_mem_get(gpu, dev, memory, 1, 2, &use), -EINVAL);
 	assert_non_null(strstr(gpunvme_errmsg(), "GPUNVME_GET_KEEP"));
 	assert_null(use.mem);
-	assert_int_equal(gpunvme_cache_forget(NULL, NULL, 0), -EINVAL);
-	assert_int_equal(gpunvme_cache_forget(dev, memory, SIZE_MAX), -EINVAL);
-	assert_int_equal(gpunvme_cache_set_limit(NULL, 0), -EINVAL);
-	assert_int_equal(gpunvme_cache_get_info(NULL, &small), -EINVAL);
-	assert_int_equal(gpunvme_cache_get_info(dev, NULL), -EINVAL);
-	assert_int_equal(gpunvme_cache_get_info(dev, &small), -EINVAL);
+	assert_int_equal(gpunvme_mem_cache_forget(NULL, NULL, 0), -EINVAL);
+	assert_int_equal(gpunvme_mem_cache_forget(dev, memory, SIZE_MAX), -EINVAL);
+	assert_int_equal(gpunvme_mem_cache_set_limit(NULL, 0), -EINVAL);
+	assert_int_equal(gpunvme_mem_cache_get_info(NULL, &small), -EINVAL);
+	assert_int_equal(gpunvme_mem_cache_get_info(dev, NULL), -EINVAL);
+	assert_int_equal(gpunvme_mem_cache_get_info(dev, &small), -EINVAL);
 	assert_int_equal(gpunvme_mem_alloc(gpu, PAGE, NULL, &use.mem), 0);
 	assert_int_equal(gpunvme_mem_put(&use), -EINVAL);
 	gpunvme_mem_free(use.mem);
@@ -423,7 +423,7 @@ static void *work(void *arg)
 		}
 		w->wrong += use.dbuf.base + use.offset != (uintptr_t)memory + at || use.dbuf.len < use.offset + len || !use.dbuf.iova;
 		if (i % 512 == 0)
-			gpunvme_cache_forget(dev, memory + at, len); /* somebody uses it */
+			gpunvme_mem_cache_forget(dev, memory + at, len); /* somebody uses it */
 		w->wrong += gpunvme_mem_put(&use) != 0;
 	}
 	return NULL;
@@ -432,11 +432,11 @@ static void *work(void *arg)
 static void test_threads(void **state)
 {
 	struct worker w[THREADS] = { 0 };
-	struct gpunvme_cache_info now;
+	struct gpunvme_mem_cache_info now;
 	unsigned i;
 
 	(void)state;
-	assert_int_equal(gpunvme_cache_set_limit(dev, 16 * PAGE), 0);
+	assert_int_equal(gpunvme_mem_cache_set_limit(dev, 16 * PAGE), 0);
 	for (i = 0; i < THREADS; i++) {
 		w[i].seed = i + 1;
 		assert_int_equal(pthread_create(&w[i].thread, NULL, work, &w[i]), 0);
@@ -449,7 +449,7 @@ static void test_threads(void **state)
 	assert_int_equal(now.hits + now.misses, THREADS * TURNS);
 	assert_int_equal(now.used, 0);
 	assert_true(now.bytes <= now.limit && now.hits && now.evictions);
-	assert_int_equal(gpunvme_cache_forget(dev, NULL, 0), 0);
+	assert_int_equal(gpunvme_mem_cache_forget(dev, NULL, 0), 0);
 	assert_int_equal(info().bytes, 0);
 }
 
@@ -464,7 +464,7 @@ static void test_a_hit_is_no_system_call(void **state)
 	if (q.no_seccomp)
 		SKIP("no seccomp here, or a sanitizer");
 	assert_int_equal(info().hits, QUIET_HITS);
-	assert_int_equal(gpunvme_cache_forget(dev, NULL, 0), 0);
+	assert_int_equal(gpunvme_mem_cache_forget(dev, NULL, 0), 0);
 }
 
 int main(void)

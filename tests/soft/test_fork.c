@@ -204,7 +204,7 @@ static int call_lanes(void)
 	IS_REFUSED(gpunvme_qp_get_latency(qp, &latency));
 	IS_REFUSED(gpunvme_run_copy(gpu, &dq, 1, &dbuf, &copy));
 	IS_REFUSED(gpunvme_load_run(gpu, &dq, 1, &dbuf, &load));
-	IS_REFUSED(gpunvme_litmus_run(dev, gpu, NULL, &litmus));
+	IS_REFUSED(gpunvme_gpu_litmus(dev, gpu, NULL, &litmus));
 	IS_REFUSED(gpunvme_service_start(gpu, &dq, 1, &other_service));
 	IS_REFUSED(gpunvme_pagecache_create(dev, gpu, NULL, &more));
 	IS_REFUSED(gpunvme_mem_register(gpu, bytes, 4096, &other));
@@ -216,7 +216,7 @@ static int call_lanes(void)
 static int call_the_rest(void)
 {
 	struct gpunvme_volume_info info = { .size = sizeof(info) };
-	struct gpunvme_cache_info cached = { .size = sizeof(cached) };
+	struct gpunvme_mem_cache_info cached = { .size = sizeof(cached) };
 	struct gpunvme_pagecache_info pages = { .size = sizeof(pages) };
 	struct gpunvme_dpages dpages;
 	struct gpunvme_dvol dvol;
@@ -227,9 +227,9 @@ static int call_the_rest(void)
 	IS_REFUSED(gpunvme_volume_get_info(vol, &info));
 	IS_REFUSED(gpunvme_volume_view(vol, NULL, &dvol));
 	IS_REFUSED(gpunvme_mem_get(gpu, dev, &use, sizeof(use), 0, &use));
-	IS_REFUSED(gpunvme_cache_forget(dev, NULL, 0));
-	IS_REFUSED(gpunvme_cache_set_limit(dev, 0));
-	IS_REFUSED(gpunvme_cache_get_info(dev, &cached));
+	IS_REFUSED(gpunvme_mem_cache_forget(dev, NULL, 0));
+	IS_REFUSED(gpunvme_mem_cache_set_limit(dev, 0));
+	IS_REFUSED(gpunvme_mem_cache_get_info(dev, &cached));
 	IS_REFUSED(gpunvme_pagecache_get_info(cache, &pages));
 	IS_REFUSED(gpunvme_pagecache_view(cache, &dpages));
 	IS_REFUSED(gpunvme_pagecache_flush(cache));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * gpunvme_litmus_run() on the software controller: nothing to object to an honest one; a controller that does something forbidden once
+ * gpunvme_gpu_litmus() on the software controller: nothing to object to an honest one; a controller that does something forbidden once
  * is found out, by the test that is for it and with the right words. On CPU lanes, or on those that GPUNVME_TEST_GPU names.
  */
 #include <errno.h>
@@ -15,7 +15,6 @@
 
 #include <cmocka.h>
 #include <gpunvme/gpunvme.h>
-#include <gpunvme/unstable.h>
 
 #include "common/image.h"
 #include "mem/space_soft.h"
@@ -179,7 +178,7 @@ static void run_on(uint32_t qp_flags, enum crime crime, unsigned where, struct g
 	opts.progress = count_progress;
 	opts.progress_ctx = &done;
 	*l = (struct gpunvme_litmus)GPUNVME_LITMUS_INIT;
-	assert_int_equal(gpunvme_litmus_run(stage.dev, stage.gpu, &opts, l), 0);
+	assert_int_equal(gpunvme_gpu_litmus(stage.dev, stage.gpu, &opts, l), 0);
 	assert_int_equal(done, COMMANDS * GPUNVME_LITMUS_TESTS);
 	assert_null(gnv_qp_first(stage.dev));
 	gpunvme_dev_close(stage.dev);
@@ -288,13 +287,13 @@ static void test_flags(void **state)
 	assert_int_equal(gpunvme_qp_view(qp, NULL, &dq), 0);
 	assert_true(dq.flags & GPUNVME_DQ_CQE16);
 	gpunvme_qp_destroy(qp);
-	assert_int_equal(gpunvme_litmus_run(dev, NULL, NULL, &l), -EINVAL);
-	assert_int_equal(gpunvme_litmus_run(dev, gpu, NULL, NULL), -EINVAL);
+	assert_int_equal(gpunvme_gpu_litmus(dev, NULL, NULL, &l), -EINVAL);
+	assert_int_equal(gpunvme_gpu_litmus(dev, gpu, NULL, NULL), -EINVAL);
 	l.stride--;
-	assert_int_equal(gpunvme_litmus_run(dev, gpu, NULL, &l), -EINVAL);
+	assert_int_equal(gpunvme_gpu_litmus(dev, gpu, NULL, &l), -EINVAL);
 	l.stride += 2; /* as many would not fit */
-	assert_int_equal(gpunvme_litmus_run(dev, gpu, NULL, &l), -EINVAL);
-	assert_int_equal(gpunvme_litmus_run(NULL, gpu, NULL, &l), -EINVAL);
+	assert_int_equal(gpunvme_gpu_litmus(dev, gpu, NULL, &l), -EINVAL);
+	assert_int_equal(gpunvme_gpu_litmus(NULL, gpu, NULL, &l), -EINVAL);
 	gpunvme_dev_close(dev);
 	gpunvme_gpu_close(gpu);
 }
@@ -316,7 +315,7 @@ static void test_not_run(void **state)
 		opts.commands = i == 1 ? 64 : 65;
 		if (i == 2)
 			dev->nvme.info.oncs &= (uint16_t)~GPUNVME_ONCS_COMPARE;
-		assert_int_equal(gpunvme_litmus_run(dev, gpu, &opts, &l), 0);
+		assert_int_equal(gpunvme_gpu_litmus(dev, gpu, &opts, &l), 0);
 		assert_int_equal(l.failed, 0);
 		assert_int_equal(l.qp_flags, GPUNVME_QP_CQE16 | GPUNVME_QP_NO_READBACK);
 		assert_int_equal(l.test[GPUNVME_LITMUS_STORE].verdict, i ? GPUNVME_LITMUS_NOT_RUN : GPUNVME_LITMUS_PASSED);
@@ -346,7 +345,7 @@ static void test_memory(void **state)
 		int ret;
 
 		opts.mem_flags = good[i];
-		ret = gpunvme_litmus_run(dev, gpu, &opts, &l);
+		ret = gpunvme_gpu_litmus(dev, gpu, &opts, &l);
 		assert_int_equal(ret, cpu && good[i] == GPUNVME_MEM_VRAM ? -EOPNOTSUPP : 0);
 		assert_int_equal(l.failed, 0);
 		assert_int_equal(l.test[GPUNVME_LITMUS_DATA].commands, ret ? 0 : 100);
@@ -355,7 +354,7 @@ static void test_memory(void **state)
 		struct gpunvme_litmus l = GPUNVME_LITMUS_INIT;
 
 		opts.mem_flags = bad[i];
-		assert_int_equal(gpunvme_litmus_run(dev, gpu, &opts, &l), -EINVAL);
+		assert_int_equal(gpunvme_gpu_litmus(dev, gpu, &opts, &l), -EINVAL);
 	}
 	gpunvme_dev_close(dev);
 	gpunvme_gpu_close(gpu);
@@ -399,7 +398,7 @@ static void test_copies(void **state)
 		opts.mem_flags = cases[i].memory;
 		opts.timeout_ms = cases[i].bad ? TIMEOUT_MS : LONG_MS;
 		setenv("STANDIN_LACKS", cases[i].kept ? "uncached" : "", 1);
-		assert_int_equal(gpunvme_litmus_run(dev, gpu, &opts, &l), 0);
+		assert_int_equal(gpunvme_gpu_litmus(dev, gpu, &opts, &l), 0);
 		if ((l.test[GPUNVME_LITMUS_DATA].verdict == GPUNVME_LITMUS_FAILED ||
 		     l.test[GPUNVME_LITMUS_STORE].verdict == GPUNVME_LITMUS_FAILED) != (l2 && cases[i].bad))
 			fail_msg("case %u: %s, %s", i, l.test[GPUNVME_LITMUS_DATA].why, l.test[GPUNVME_LITMUS_STORE].why);
@@ -423,13 +422,13 @@ static void test_no_copies(void **state)
 	assert_int_equal(gpunvme_dev_open(uri, NULL, &dev), 0);
 	assert_int_equal(gpunvme_gpu_open("cpu", NULL, &gpu), 0);
 	opts.flags = GPUNVME_LITMUS_COPIES;
-	assert_int_equal(gpunvme_litmus_run(dev, gpu, &opts, &l), -EOPNOTSUPP);
+	assert_int_equal(gpunvme_gpu_litmus(dev, gpu, &opts, &l), -EOPNOTSUPP);
 	assert_non_null(strstr(gpunvme_errmsg(), "only AMD GPUs have HIP"));
 	opts.flags = 1u << 1;
-	assert_int_equal(gpunvme_litmus_run(dev, gpu, &opts, &l), -EINVAL);
+	assert_int_equal(gpunvme_gpu_litmus(dev, gpu, &opts, &l), -EINVAL);
 	opts.flags = 0;
 	opts.reserved = 1;
-	assert_int_equal(gpunvme_litmus_run(dev, gpu, &opts, &l), -EINVAL);
+	assert_int_equal(gpunvme_gpu_litmus(dev, gpu, &opts, &l), -EINVAL);
 	gpunvme_dev_close(dev);
 	gpunvme_gpu_close(gpu);
 }
@@ -496,7 +495,7 @@ static void test_words_of_the_block(void **state)
 		put_edges(words[i]);
 		open_disk(&edges.dev, &gpu);
 		gnv_soft_set_fault(gnv_port_soft(edges.dev->nvme.port), &fault);
-		assert_int_equal(gpunvme_litmus_run(edges.dev, gpu, &opts, &l), 0);
+		assert_int_equal(gpunvme_gpu_litmus(edges.dev, gpu, &opts, &l), 0);
 		for (unsigned k = 0; k < GPUNVME_LITMUS_TESTS; k++)
 			if (l.test[k].verdict != GPUNVME_LITMUS_PASSED)
 				fail_msg("case %zu: %s: %s", i, l.test[k].name, l.test[k].why);

@@ -4,7 +4,6 @@
  */
 #include "verbs.h"
 
-#include <gpunvme/unstable.h>
 
 #include "common/progress.h"
 
@@ -77,7 +76,7 @@ static int run_tests(struct session *s, struct gpunvme_litmus_opts *opts, struct
 	progress_start(&bar, (uint64_t)opts->commands * GPUNVME_LITMUS_TESTS, "commands");
 	opts->progress = show_progress;
 	opts->progress_ctx = &bar;
-	ret = gpunvme_litmus_run(s->dev, s->gpu, opts, l);
+	ret = gpunvme_gpu_litmus(s->dev, s->gpu, opts, l);
 	progress_end(&bar);
 	return ret ? failed("%s", why(ret)) : GO_ON;
 }

@@ -227,7 +227,7 @@ int gnv_hsa_renew(struct gnv_hsa *gpu, const struct gnv_hsa_locked *only)
 			gpu->api.amd_memory_unlock(locked->cpu);
 		else if (!ret) /* the others all the same */
 			ret = gnv_fail(failed, "%zu bytes at %p cannot be made uncached again; were they unmapped before gpunvme_mem_free() "
-					       "or gpunvme_cache_forget()?", locked->len, locked->cpu);
+					       "or gpunvme_mem_cache_forget()?", locked->len, locked->cpu);
 	}
 	pthread_mutex_unlock(&gpu->locked_lock);
 	return ret;

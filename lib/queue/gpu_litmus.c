@@ -4,7 +4,7 @@
  * kernel runs long, and, when a completion stays away, the question which link of the chain is broken.
  * Invariant: the queue is deleted before its buffer goes, as a failed test leaves commands in flight.
  */
-#include <gpunvme/unstable.h>
+#include <gpunvme/gpu.h>
 
 #include <errno.h>
 #include <stdio.h>
@@ -26,7 +26,7 @@
 #define COPIED_BYTES (2u << 20) /* HIP pins for copies of more than 1 MiB (clr rocblit.cpp, DmaBlitManager) */
 #define DEPTH 64u
 #define BATCH 32u
-#define MEMORY (uint32_t)(GPUNVME_MEM_HOST | GPUNVME_MEM_HUGE | GPUNVME_MEM_SHARED | GPUNVME_MEM_VRAM | GPUNVME_MEM_VENDOR)
+#define MEMORY (uint32_t)(GPUNVME_MEM_HOST | GPUNVME_MEM_HUGE | GPUNVME_MEM_SHARED | GPUNVME_MEM_VRAM | GNV_MEM_VENDOR)
 
 /* Of the block that is read. */
 struct words {
@@ -314,7 +314,7 @@ static int check_result(const struct gpunvme_litmus *result)
 	int ret;
 
 	if (!result)
-		return gnv_fail(-EINVAL, "gpunvme_litmus_run: result must not be NULL");
+		return gnv_fail(-EINVAL, "gpunvme_gpu_litmus: result must not be NULL");
 	ret = gnv_size_check(result->size, "gpunvme_litmus");
 	if (ret)
 		return ret;
@@ -326,7 +326,7 @@ static int check_result(const struct gpunvme_litmus *result)
 	return 0;
 }
 
-GPUNVME_API int gpunvme_litmus_run(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, const struct gpunvme_litmus_opts *user,
+GPUNVME_API int gpunvme_gpu_litmus(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, const struct gpunvme_litmus_opts *user,
 				   struct gpunvme_litmus *result)
 {
 	struct gpunvme_litmus_opts opts = GPUNVME_LITMUS_OPTS_INIT;
