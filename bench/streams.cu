@@ -3,8 +3,10 @@
  * bench/streams: lists of reads that are enqueued on CUDA streams (gpunvme_run_on_stream()), a queue for each stream.
  *
  *   nvcc -arch=sm_90 -O3 -std=c++17 -Iinclude -Idevice -Iexamples/cuda -o streams bench/streams.cu -Lbuild/release/lib -lgpunvme
- *   streams 'soft:vram:4G?on=cuda:0' --queues 4
+ *   streams 'soft:vram:4G?on=cuda:0' --queues 4 [--gpu-memory]
  *
+ * With --gpu-memory the target is memory of cudaMalloc(): data lands, and reads are split into parts of 256 KiB, as a wave moves one
+ * transfer at a time.
  * Prints a line of JSON for an empty kernel, a line for one read of 4 KiB on an idle stream, and a line for each size of reads:
  * their rate, and the time that the thread that enqueues spends in the library for each GiB. Ends with 1 when a read failed.
  */
@@ -22,6 +24,7 @@ const char *const program = "streams";
 #define BUFFER (256u << 20)  /* bytes of all streams */
 #define MOST 4096u	     /* transfers of a list */
 #define LARGEST (16u << 20)
+#define SPLIT (256u << 10)
 
 struct lane {
 	cudaStream_t stream;
@@ -49,18 +52,20 @@ static double median(std::vector<double> &v)
 }
 
 /* Reads of @len bytes at places that a generator draws, each into its own part of the buffer. */
-static void fill(struct lane &l, const session &s, uint32_t count, uint64_t len)
+static void fill(struct lane &l, const session &s, uint32_t count, uint64_t len, uint64_t part)
 {
 	static uint64_t x = 88172645463325252ull;
 
 	for (uint32_t i = 0; i < AHEAD * count; i++) {
 		struct gpunvme_transfer *t = &l.list[i / count * MOST + i % count];
+		uint64_t done = i * part % len;
 
-		x ^= x << 13, x ^= x >> 7, x ^= x << 17;
+		if (!done)
+			x ^= x << 13, x ^= x >> 7, x ^= x << 17;
 		*t = {};
-		t->pos = x % (s.ns.nblocks * s.ns.lba_size / len) * len;
-		t->offset = l.first + i % count * len;
-		t->len = len;
+		t->pos = x % (s.ns.nblocks * s.ns.lba_size / len) * len + done;
+		t->offset = l.first + i % count * part;
+		t->len = part;
 	}
 	l.run.count = count;
 }
@@ -95,12 +100,13 @@ template <typename enqueue> static void one_by_one(const char *what, cudaStream_
 /* All streams have lists under way, for about @seconds. */
 static void rate(session &s, std::vector<struct lane> &lanes, uint64_t len, double seconds)
 {
-	uint32_t count = (uint32_t)std::min<uint64_t>(MOST, lanes[0].room / len), lists = 0;
+	uint64_t part = lanes[0].run.target ? std::min<uint64_t>(len, SPLIT) : len;
+	uint32_t count = (uint32_t)std::min<uint64_t>(MOST, lanes[0].room / part), lists = 0;
 	double cpu = 0, begun, spent = 0;
 	uint64_t bytes;
 
 	for (auto &l : lanes)
-		fill(l, s, count, len);
+		fill(l, s, count, len, part);
 	do {
 		begun = now(CLOCK_MONOTONIC);
 		for (uint32_t i = 0; i < AHEAD; i++)
@@ -118,16 +124,20 @@ static void rate(session &s, std::vector<struct lane> &lanes, uint64_t len, doub
 		for (auto &l : lanes)
 			results(l, AHEAD);
 	} while (spent < seconds);
-	bytes = (uint64_t)lists * count * len;
+	bytes = (uint64_t)lists * count * part;
 	printf("{\"bytes\": %llu, \"streams\": %zu, \"reads_of_a_list\": %u, \"lists\": %u, \"seconds\": %.3f, \"gb_s\": %.2f, "
 	       "\"reads_s\": %.0f, \"enqueue_us_per_gib\": %.1f}\n", (unsigned long long)len, lanes.size(), count, lists, spent,
-	       bytes / spent / 1e9, (double)lists * count / spent, cpu * 1e6 / (bytes / 1073741824.0));
+	       bytes / spent / 1e9, (double)bytes / len / spent, cpu * 1e6 / (bytes / 1073741824.0));
 }
 
 int main(int argc, char **argv)
 {
-	static const struct option names[] = { { "queues", 1, 0, 'q' }, { "seconds", 1, 0, 's' }, {} };
+	static const struct option names[] = { { "queues", 1, 0, 'q' }, { "seconds", 1, 0, 's' }, { "gpu-memory", 0, 0, 'g' }, {} };
 	uint32_t queues = 4, i;
+	struct gpunvme_landing *landing = nullptr;
+	struct gpunvme_target target = {};
+	void *memory = nullptr;
+	bool own = false;
 	double seconds = 0.5;
 	struct session s;
 	int c;
@@ -137,8 +147,10 @@ int main(int argc, char **argv)
 			queues = (uint32_t)atoi(optarg);
 		else if (c == 's')
 			seconds = atof(optarg);
+		else if (c == 'g')
+			own = true;
 		else
-			die("usage: streams URI [--queues N] [--seconds S]");
+			die("usage: streams URI [--queues N] [--seconds S] [--gpu-memory]");
 	}
 	if (argc != optind + 1 || !queues || queues > BUFFER / LARGEST || seconds <= 0)
 		die("one URI is wanted, 1 to 16 queues, and a positive time");
@@ -148,6 +160,11 @@ int main(int argc, char **argv)
 		die("a drive of 16 MiB or more is wanted");
 	std::vector<struct lane> lanes(s.queues());
 	s.buffer(BUFFER);
+	if (own) {
+		check(cudaMalloc(&memory, BUFFER), "cudaMalloc");
+		check(gpunvme_landing_create(s.gpu, s.dev, nullptr, &landing));
+		check(gpunvme_landing_get(landing, memory, BUFFER, 0, &target));
+	}
 	for (i = 0; i < lanes.size(); i++) {
 		struct lane &l = lanes[i];
 
@@ -157,17 +174,21 @@ int main(int argc, char **argv)
 		l.first = i * l.room;
 		l.run = GPUNVME_RUN_INIT;
 		l.run.dq = &s.dq[i];
-		l.run.dbuf = &s.dbuf;
+		l.run.dbuf = own ? nullptr : &s.dbuf;
+		l.run.target = own ? &target : nullptr;
 		l.run.list = (uint64_t)(uintptr_t)l.list;
 	}
 	one_by_one("empty kernel", lanes[0].stream, [&] { nothing<<<1, 32, 0, lanes[0].stream>>>(); });
-	fill(lanes[0], s, 1, 4096);
+	fill(lanes[0], s, 1, 4096, 4096);
 	one_by_one("one read of 4 KiB", lanes[0].stream, [&] { check(gpunvme_run_on_stream(s.gpu, lanes[0].stream, &lanes[0].run)); });
 	results(lanes[0], 1);
 	for (uint64_t len = 4096; len <= LARGEST; len *= 16)
 		rate(s, lanes, len, seconds);
 	for (auto &l : lanes)
 		check(cudaStreamDestroy(l.stream), "a stream");
+	check(gpunvme_landing_put(&target));
+	check(gpunvme_landing_destroy(landing));
+	check(cudaFree(memory), "cudaFree");
 	s.close();
 	return 0;
 }

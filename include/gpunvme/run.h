@@ -246,7 +246,7 @@ struct gpunvme_target {
 /**
  * gpunvme_landing_create() - make landing memory
  * @gpu:     the processor that runs the threads, as of the queues
- * @dev:     the device; stays open until gpunvme_landing_destroy()
+ * @dev:     the device; stays open until all targets were put
  * @opts:    NULL for the defaults
  * @landing: set on success; the caller owns it
  *
@@ -259,7 +259,8 @@ GPUNVME_API int gpunvme_landing_create(struct gpunvme_gpu *gpu, struct gpunvme_d
 /**
  * gpunvme_landing_destroy() - free landing memory
  * @landing: or NULL. No stream has a list that uses it, and no other thread uses it any more
- * Return: 0; -EBUSY a target is in use, or the device may still write there, as gpunvme_mem_free() returns: it still exists; -ECHILD.
+ * Return: 0; -EBUSY a target is in use, or the device may still write there, as gpunvme_mem_free() returns: it still exists;
+ * -ECHILD.
  */
 GPUNVME_API int gpunvme_landing_destroy(struct gpunvme_landing *landing);
 
@@ -281,8 +282,8 @@ GPUNVME_API int gpunvme_landing_get_info(struct gpunvme_landing *landing, struct
  *
  * target->way says how data moves. Memory that an AMD GPU caches lands, and so does memory at no multiple of 4. Directly, a
  * transfer has the rules of a `dbuf`. The caller keeps the memory until gpunvme_landing_put(). Any thread may call it.
- * Return: 0; as gpunvme_mem_get(), but 0 with GPUNVME_TARGET_LANDING in place of -EOPNOTSUPP and -EXDEV where the threads can access
- * the memory; -EFAULT neither can; -ERANGE it ends after its allocation; -EXDEV it is memory of another GPU.
+ * Return: 0; as gpunvme_mem_get(), but 0 with GPUNVME_TARGET_LANDING in place of -EOPNOTSUPP and -EXDEV where the threads can
+ * access the memory; -EFAULT neither can; -ERANGE it ends after its allocation; -EXDEV it is memory of another GPU.
  */
 GPUNVME_API int gpunvme_landing_get(struct gpunvme_landing *landing, void *ptr, size_t len, uint32_t flags,
 				    struct gpunvme_target *target);

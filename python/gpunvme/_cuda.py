@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """
-Transfers on streams of CUDA. The library's kernel runs in the stream, and data goes through pinned memory: a copy in the same
-stream moves it between there and the array. So what follows in the stream finds the data, and no thread of the CPU takes part. The
-functions here are called by one thread at a time, under the lock of the drive.
+Transfers on streams of CUDA. The library's kernel runs in the stream. It moves data between the drive and landing memory, which all
+streams share, and copies between there and the array. So what follows in the stream finds the data, and no thread of the CPU takes
+part. The functions here are called by one thread at a time, under the lock of the drive.
 """
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import contextlib
 import errno
 import sys
 import time
-from typing import TYPE_CHECKING, Any, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Sequence
 
 from . import _arguments as arguments
 from . import _plain
@@ -24,10 +24,11 @@ from ._transfer import Transfer
 if TYPE_CHECKING:
     from ._drive import Drive
 
-LANDING = 32 << 20  # bytes through which the data of a transfer goes, a part after the other
-LANDINGS = 4  # so many streams move data at the same time
+SLOTS = 64  # of landing memory: a wave of the kernel uses one for each part of an entry
+FEWEST = 8  # after which no fewer are tried
 LISTS = 4 << 20  # bytes of the lists of all transfers under way
 SPLIT = 256 << 10  # of one entry of a list, at most: a wave of the kernel takes one at a time
+SPLITS = 256  # entries that are enough for all waves: those of a longer transfer are larger
 WAVES = 0  # the library's number
 NAP = 1e-3  # seconds between two looks, at most
 
@@ -58,43 +59,23 @@ def current(array: Any, ordinal: int) -> int:
     return 0
 
 
-class Chunk:
-    """A part of a transfer that fits into the landing memory."""
+class Plan:
+    """The parts of a transfer: of the drive (offset, place in the array, bytes), and zeroes for holes (place, bytes)."""
 
-    def __init__(self) -> None:
-        self.entries: list[tuple[int, int, int]] = []  # offset on the drive and in the landing memory, bytes: whole blocks
-        self.copies: list[tuple[int, int | None, int]] = []  # place in the array and in the landing memory (None: zeroes), bytes
-
-    def copy(self, place: int, at: int | None, size: int) -> None:
-        """Add a copy, or make the last one longer."""
-        if self.copies and at is not None:
-            before, source, length = self.copies[-1]
-            if source is not None and before + length == place and source + length == at:
-                self.copies[-1] = before, source, length + size
-                return
-        self.copies.append((place, at, size))
-
-
-def chunks(pieces: Sequence[tuple[int | None, int]], block: int, room: int) -> Iterator[Chunk]:
-    """All of a transfer. room is a multiple of the block size."""
-    chunk, at, place = Chunk(), 0, 0
-    for offset, length in pieces:
-        if offset is None:
-            if length:
-                chunk.copy(place, None, length)
-            place += length
-            continue
-        while length:
-            if at == room:
-                yield chunk
-                chunk, at = Chunk(), 0
-            skip = offset % block
-            step = min(length, SPLIT - skip, room - at - skip)
-            whole = -(-(skip + step) // block) * block
-            chunk.entries.append((offset - skip, at, whole))
-            chunk.copy(place, at + skip, step)
-            at, place, offset, length = at + whole, place + step, offset + step, length - step
-    yield chunk
+    def __init__(self, pieces: Sequence[tuple[int | None, int]]):
+        self.entries: list[tuple[int, int, int]] = []
+        self.holes: list[tuple[int, int]] = []
+        split = SPLIT * max(1, sum(length for _, length in pieces) // (SPLIT * SPLITS))
+        place = 0
+        for offset, length in pieces:
+            if offset is None:
+                self.holes.append((place, length))
+                place += length
+                continue
+            while length:
+                step = min(length, split - offset % split)
+                self.entries.append((offset, place, step))
+                place, offset, length = place + step, offset + step, length - step
 
 
 class Rooms:
@@ -120,16 +101,6 @@ class Rooms:
         self._free = joined
 
 
-class Landing:
-    """Pinned memory. Its event is after the last transfer that goes through it, in whichever stream."""
-
-    def __init__(self, drive: Drive, event: Any, handle: int):
-        self.area = Area(drive, LANDING)
-        self.event = event
-        self.recorded = True  # after all that goes through it so far
-        self.handle = handle
-
-
 class CudaTransfer(Transfer):
     """A transfer on a stream of CUDA."""
 
@@ -137,6 +108,7 @@ class CudaTransfer(Transfer):
         super().__init__(drive, array, write)
         self.handle = handle
         self.room = (0, 0)  # in the memory of lists
+        self.target = ffi.new("struct gpunvme_target *")
         self.event: Any = None
         self.recorded = False
         self.told = False  # its error was raised by the call that began it
@@ -165,7 +137,7 @@ class CudaQueue:
         self.ordinal = ordinal
         self.driver = Cuda(ordinal)
         self._under_way: dict[int, collections.deque[CudaTransfer]] = {}  # by stream, which ends them in their order
-        self._landings: list[Landing] = []
+        self._landing: Any = None
         self._lists: Area | None = None
         self._rooms = Rooms(LISTS)
         self._events: list[Any] = []  # idle
@@ -190,98 +162,59 @@ class CudaQueue:
         assert array.handle is not None
         self._refuse(array.driver.ordinal)
         new = CudaTransfer(drive, array.handle, array, bool(flags))
-        parts = list(chunks(pieces, drive.block_size, LANDING))
-        new._starts = [(offset, size) for part in parts for offset, _, size in part.entries]
+        plan = Plan(pieces)
+        new._starts = [(offset, size) for offset, _, size in plan.entries]
         with self.driver.current() as context:
             self.driver.refuse(new.handle, context)
-            landing = self._landing(drive, new.handle)
+            self._landing = self._landing or self._new_landing(drive, SLOTS)
             self._need_event()
             self._take_room(new)
             new.event = self._events.pop()
             self._under_way.setdefault(new.handle, collections.deque()).append(new)  # whatever interrupts this thread now
             try:
-                self._enqueue(new, landing, parts, flags)
+                self._enqueue(new, plan, flags)
             except BaseException:
                 new.told = True
                 raise
             finally:
-                self._record(new, landing)
+                self._record(new)
         return new
 
-    def _enqueue(self, new: CudaTransfer, landing: Landing, parts: list[Chunk], flags: int) -> None:
-        self.driver.after(new.handle, landing.event)
-        landing.handle, landing.recorded = new.handle, False
-        first = 0
-        for part in parts:
-            if new._write:
-                self._copy(new, landing, part)
-            if part.entries:
-                self._run(new, landing, part, first, flags)
-            if not new._write:
-                self._copy(new, landing, part)
-            first += len(part.entries)
-
-    def _copy(self, new: CudaTransfer, landing: Landing, part: Chunk) -> None:
-        for place, at, size in part.copies:
-            if at is None:
+    def _enqueue(self, new: CudaTransfer, plan: Plan, flags: int) -> None:
+        for place, size in plan.holes:
+            if size:
                 self.driver.clear(new._array.address + place, size, new.handle)
-            elif new._write:
-                self.driver.get_later(landing.area.bytes + at, new._array.address + place, size, new.handle)
-            else:
-                self.driver.put_later(new._array.address + place, landing.area.bytes + at, size, new.handle)
+        if plan.entries:
+            self._run(new, plan, flags)
 
-    def _run(self, new: CudaTransfer, landing: Landing, part: Chunk, first: int, flags: int) -> None:
-        entries = ffi.cast("struct gpunvme_transfer *", new._list) + first
-        for i, (offset, at, size) in enumerate(part.entries):
-            entries[i] = (offset, at, size, flags, 0, -errno.EAGAIN)
+    def _run(self, new: CudaTransfer, plan: Plan, flags: int) -> None:
+        entries = ffi.cast("struct gpunvme_transfer *", new._list)
+        for i, (offset, place, size) in enumerate(plan.entries):
+            entries[i] = (offset, place, size, flags, 0, -errno.EAGAIN)
         assert self._lists
+        check(lib.gpunvme_landing_get(self._landing, ffi.cast("void *", new._array.address), len(new._array), 0, new.target))
         run = sized("gpunvme_run")
         run.waves = WAVES
-        run.dq, run.dbuf = new._drive._dq, landing.area.dbuf
-        run.list, run.count = self._lists.dbuf.base + new.room[0] + first * ENTRY, len(part.entries)
+        run.dq, run.target = new._drive._dq, new.target
+        run.list, run.count = self._lists.dbuf.base + new.room[0], len(plan.entries)
         check(lib.gpunvme_run_on_stream(new._drive._gpu, ffi.cast("void *", new.handle), run))
 
-    def _record(self, new: CudaTransfer, landing: Landing) -> None:
-        """The ends of all that was enqueued. If the driver refuses, later calls try again, and nothing of it is used before."""
+    def _record(self, new: CudaTransfer) -> None:
+        """The end of all that was enqueued. If the driver refuses, later calls try again."""
         with contextlib.suppress(Error):
-            self._record_landing(landing)
             self.driver.record(new.event, new.handle)
             new.recorded = True
 
-    def _record_landing(self, landing: Landing) -> None:
-        if not landing.recorded:
-            self.driver.record(landing.event, landing.handle)
-            landing.recorded = True
-
-    def _landing(self, drive: Drive, handle: int) -> Landing:
-        """That of this stream, or an idle one, or a new one, or that which was used longest ago: the stream waits for it.
-
-        None whose end the driver refuses to record.
-        """
-        for each in self._landings:
-            with contextlib.suppress(Error):
-                self._record_landing(each)
-        known = [each for each in self._landings if each.recorded]
-        found = next((each for each in known if each.handle == handle), None)
-        if not found:
-            found = next((each for each in known if self.driver.passed(each.event)), None)
-        if not found and len(known) < LANDINGS:
-            found = self._new_landing(drive, handle, not known)
-        found = found or known[0]
-        self._landings = [*(each for each in self._landings if each is not found), found]
-        return found
-
-    def _new_landing(self, drive: Drive, handle: int, needed: bool) -> Landing | None:
-        """None: so much memory cannot be locked, and there is other landing memory."""
-        self._need_event()
+    def _new_landing(self, drive: Drive, slots: int) -> Any:
+        """Landing memory, with fewer slots if less may be locked. Streams share it, so they wait for each other more often then."""
+        chosen = sized("gpunvme_landing_opts")
+        chosen.flags, chosen.slots = lib.GPUNVME_LANDING_ALWAYS, slots
         try:
-            new = Landing(drive, self._events[-1], handle)
+            return drive._make("landing", lib.gpunvme_landing_create, drive._gpu, drive._dev, chosen)
         except Error:
-            if needed:
+            if slots < FEWEST:
                 raise
-            return None
-        self._events.pop()
-        return new
+        return self._new_landing(drive, slots // 2)
 
     def _need_event(self) -> None:
         """Have an idle event. It is made before the memory that it is for, so nothing is lost if the driver refuses it."""
@@ -333,6 +266,7 @@ class CudaQueue:
     def _finish(self, transfer: CudaTransfer) -> None:
         """The result of a transfer that has ended. An interrupted call may be repeated."""
         transfer._error = transfer.broken or transfer._refusal()
+        check(lib.gpunvme_landing_put(transfer.target))
         room, transfer.room = transfer.room, (0, 0)
         if room[1] and not transfer.broken:
             self._rooms.give(*room)
@@ -350,9 +284,9 @@ class CudaQueue:
 
     def free(self) -> None:
         """Free memory and events, when the drive is closed."""
-        while self._landings:
-            self._landings[-1].area.free()
-            self._events.append(self._landings.pop().event)
+        if self._landing:
+            check(lib.gpunvme_landing_destroy(self._landing))
+            self._landing = None
         if self._lists:
             self._lists.free()
             self._lists = None

@@ -26,14 +26,11 @@ ffi.cdef("""
     int cuCtxPopCurrent_v2(void **context);
     int cuMemcpyHtoD_v2(uintptr_t to, const void *from, size_t size);
     int cuMemcpyDtoH_v2(void *to, uintptr_t from, size_t size);
-    int cuMemcpyHtoDAsync_v2(uintptr_t to, const void *from, size_t size, void *stream);
-    int cuMemcpyDtoHAsync_v2(void *to, uintptr_t from, size_t size, void *stream);
     int cuMemsetD8Async(uintptr_t to, unsigned char value, size_t size, void *stream);
     int cuStreamSynchronize(void *stream);
     int cuPointerGetAttribute(void *value, int attribute, uintptr_t at);
     int cuStreamGetCtx(void *stream, void **context);
     int cuStreamIsCapturing(void *stream, int *state);
-    int cuStreamWaitEvent(void *stream, void *event, unsigned flags);
     int cuEventCreate(void **event, unsigned flags);
     int cuEventRecord(void *event, void *stream);
     int cuEventQuery(void *event);
@@ -152,12 +149,6 @@ class Cuda:
 
     # Calls of streams, in current() of this device. They return at once.
 
-    def put_later(self, to: int, source: Any, size: int, stream: int) -> None:
-        self._check(self._lib.cuMemcpyHtoDAsync_v2(to, source, size, _pointer(stream)))
-
-    def get_later(self, target: Any, source: int, size: int, stream: int) -> None:
-        self._check(self._lib.cuMemcpyDtoHAsync_v2(target, source, size, _pointer(stream)))
-
     def clear(self, to: int, size: int, stream: int) -> None:
         self._check(self._lib.cuMemsetD8Async(to, 0, size, _pointer(stream)))
 
@@ -188,9 +179,6 @@ class Cuda:
 
     def record(self, event: Any, stream: int) -> None:
         self._check(self._lib.cuEventRecord(event, _pointer(stream)))
-
-    def after(self, stream: int, event: Any) -> None:
-        self._check(self._lib.cuStreamWaitEvent(_pointer(stream), event, 0))
 
     def passed(self, event: Any) -> bool:
         """Has all ended that was before the event?"""

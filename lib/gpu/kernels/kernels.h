@@ -206,8 +206,9 @@ struct gnv_stream_list {
 };
 
 /*
- * Memory by its pointer. Slot n of the landing memory is n * slot_bytes from the start of the buffer on. `turns` are words of 64 bits
- * in local memory: the next ticket, then for each slot how often it was given back. Ticket t has slot t mod slots after t / slots uses.
+ * Memory by its pointer. Slot n of the landing memory begins at byte n * slot_bytes of the buffer. `turns` are words of 64 bits in
+ * local memory: the next ticket, then for each slot how often it was given back. Ticket t has slot t mod slots after t / slots
+ * uses.
  */
 struct gnv_stream_target {
 	uint64_t at;    /* address of the memory */

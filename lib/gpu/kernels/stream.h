@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Lists of transfers in the order of a stream. Each wave takes every waves-th transfer, and its lanes take turns with the pieces of
- * it. Where the drive cannot access the target, a wave takes a slot of landing memory for each part of a transfer, and its lanes copy.
- * For kernels.c and stream.cu only.
- * Invariants: a wave whose lanes are not all there (CPU threads that are late) stores no success, and leaves the kernel. A slot is
- * given back only when no command uses it any more.
+ * it. For kernels.c and stream.cu only.
+ * Invariant: a wave whose lanes are not all there (CPU threads that are late) stores no success, and leaves the kernel.
  */
 #ifndef GNV_GPU_KERNELS_STREAM_H
 #define GNV_GPU_KERNELS_STREAM_H
@@ -12,8 +10,6 @@
 #define STREAM_PIECE_MOST 18u  /* 256 KiB: a command of most drives */
 #define STREAM_PIECE_LEAST 16u /* 64 KiB: below that two commands cost more than one */
 #define STREAM_GOOD (~0ull)
-#define STREAM_PART (1ull << STREAM_PIECE_MOST) /* of a transfer that lands, at most: parts end at multiples of it */
-#define STREAM_VECTOR ((uint32_t)sizeof(stream_vector))
 
 /* A queue, a file on it, or a volume. What is not used is NULL. */
 struct stream_source {
@@ -32,17 +28,6 @@ struct stream_task {
 	uint32_t flags, op;
 };
 
-/* Whole blocks that land, and the bytes of them that the target has. */
-struct stream_part {
-	struct stream_task blocks; /* its offset is in the slot */
-	uint64_t slot, turn;
-	uint64_t landed, memory; /* addresses of the first byte */
-	uint64_t len;
-};
-
-/* What a lane loads at once. */
-typedef uint64_t stream_vector __attribute__((vector_size(16), may_alias));
-
 enum stream_end { STREAM_MOVED, STREAM_FAILED, STREAM_ALONE };
 
 /* Distance from the start in bits 63:16, result in bits 15:0, an error with bit 15: the smallest is the first failure. */
@@ -50,6 +35,22 @@ GNVK_FN uint64_t stream_failure(uint64_t distance, int ret)
 {
 	return distance << 16 | (ret > 0 ? (uint64_t)ret : 0x8000u + (uint64_t)-ret);
 }
+
+/* The first failure of the lanes. */
+GNVK_FN uint64_t stream_first(const struct gnvd_wave *w, uint64_t failed)
+{
+	uint64_t m, other;
+
+	if (!gnvd_ballot(w, failed != STREAM_GOOD))
+		return failed;
+	for (m = w->mask; m; m &= m - 1) {
+		other = gnvd_shfl64(w, failed, gnvd_lowest(m));
+		failed = other < failed ? other : failed;
+	}
+	return failed;
+}
+
+#include "gpu/kernels/landing.h"
 
 /* The leader's words for all: the list may change while lanes load it. Return: are all lanes of the wave there? */
 GNVK_FN int stream_begin(const struct stream_source *s, uint64_t at, struct stream_task *t)
@@ -69,35 +70,6 @@ GNVK_FN int stream_begin(const struct stream_source *s, uint64_t at, struct stre
 	gnvd_leave(&w);
 	t->op = t->flags & GPUNVME_TRANSFER_WRITE ? GNVD_WRITE(t->flags) : GPUNVME_IO_READ;
 	return whole;
-}
-
-/* A transfer that lands. A read of a queue takes any bytes of its blocks. */
-GNVK_FN int stream_check_landing(const struct stream_source *s, struct stream_task *t)
-{
-	const struct gpunvme_dq *dq = s->dq;
-	int write = GNVD_OPC(t->op) == GPUNVME_IO_WRITE, ret = gnvd_check_dq(dq);
-	uint64_t first = t->pos >> (dq->lba_shift & 63), left;
-
-	if (!ret && s->file)
-		ret = gnvd_check_file(dq, s->file, s->dbuf, 0, 0);
-	if (ret)
-		return ret;
-	if (s->file && !write) {
-		left = t->pos < s->target->file_bytes ? s->target->file_bytes - t->pos : 0;
-		t->len = t->len < left ? t->len : left;
-		return 0;
-	}
-	if (s->file)
-		ret = gnvd_check_file_write(dq, s->file, 0, t->pos, t->len);
-	else if (write)
-		ret = gnvd_check_span(dq, t->pos, t->len, 1);
-	else if (!t->len)
-		ret = -GPUNVME_EINVAL;
-	else if (!GNVD_WITHIN(t->pos, t->len, 1ull << 63))
-		ret = -GPUNVME_ERANGE;
-	else
-		ret = gnvd_check_window(dq, first, ((t->pos + t->len - 1) >> dq->lba_shift) - first + 1, 0);
-	return !ret && s->file && !GNVD_WITHIN(t->pos, t->len, s->target->file_bytes) ? -GPUNVME_ERANGE : ret;
 }
 
 /* The whole transfer: lanes look at their pieces alone. A read of a file ends with it. */
@@ -167,90 +139,6 @@ GNVK_FN uint64_t stream_move(const struct stream_source *s, struct gpunvme_curso
 	return failed;
 }
 
-/* Copy bytes with all lanes of the wave. */
-GNVK_FN void stream_copy(const struct gnvd_wave *w, uint64_t to, uint64_t from, uint64_t n)
-{
-	uint64_t head = (to ^ from) % STREAM_VECTOR ? n : (0 - to) % STREAM_VECTOR, whole, k = w->count, i;
-	const GNVK_GLOBAL stream_vector *source;
-	GNVK_GLOBAL stream_vector *target;
-	stream_vector a, b, c, d;
-
-	head = head < n ? head : n;
-	whole = (n - head) / STREAM_VECTOR;
-	source = GNVK_AT(const stream_vector, from + head);
-	target = GNVK_AT(stream_vector, to + head);
-	for (i = w->rank; i + 3 * k < whole; i += 4 * k) {
-		a = source[i];
-		b = source[i + k];
-		c = source[i + 2 * k];
-		d = source[i + 3 * k];
-		target[i] = a;
-		target[i + k] = b;
-		target[i + 2 * k] = c;
-		target[i + 3 * k] = d;
-	}
-	for (; i < whole; i += k)
-		target[i] = source[i];
-	for (i = w->rank; i < head; i += k)
-		GNVK_AT(uint8_t, to)[i] = GNVK_AT(const uint8_t, from)[i];
-	for (i = head + whole * STREAM_VECTOR + w->rank; i < n; i += k)
-		GNVK_AT(uint8_t, to)[i] = GNVK_AT(const uint8_t, from)[i];
-}
-
-/*
- * Take a slot, for the wave. Tickets are served in their order, and each wave before this one ends its part by the time-outs of its
- * commands, so the wait ends. Return: 0 none is left, as when commands of a drive that died had all of them.
- */
-GNVK_FN int stream_take(const struct stream_source *s, const struct gnvd_wave *w, struct stream_part *p)
-{
-	const struct gnv_stream_target *l = s->target;
-	uint64_t ticket, now = GNV_STREAM_RETIRED;
-	uint32_t tries, turn;
-
-	for (tries = 0; tries < l->slots && now == GNV_STREAM_RETIRED; tries++) {
-		ticket = 0;
-		if (!w->rank)
-			ticket = gnvd_fetch_add64(l->turns, 1);
-		ticket = gnvd_bcast64(w, ticket);
-		p->slot = ticket % l->slots;
-		p->turn = ticket / l->slots;
-		turn = 0;
-		while ((now = gnvd_ld_after64(l->turns + 8 + 8 * p->slot)) != p->turn && now != GNV_STREAM_RETIRED)
-			gnvd_pause(turn++);
-	}
-	gnvd_order_agent(); /* after gnvd_st_release64() of the wave before */
-	gnvd_meet(w);
-	return now != GNV_STREAM_RETIRED;
-}
-
-/* Take the next part of a transfer from `pos` on. What is to be written lands. Return: are there slots? */
-GNVK_FN int stream_land(const struct stream_source *s, const struct stream_task *t, uint64_t pos, struct stream_part *p)
-{
-	const struct gnv_stream_target *l = s->target;
-	uint64_t mask = (1ull << s->dq->lba_shift) - 1, start = pos & ~mask, end = t->pos + t->len;
-	uint64_t most = start + ((l->slot_bytes - STREAM_VECTOR) & ~mask), cut = most & ~(STREAM_PART - 1);
-	struct gnvd_wave w;
-	int some;
-
-	w.hint = 0;
-	gnvd_enter(&w, s->dq, GNVD_SITE_WAVE);
-	some = stream_take(s, &w, p);
-	end = end <= most ? end : cut > pos ? cut : most;
-	p->len = end - pos;
-	p->memory = l->at + t->offset + (pos - t->pos);
-	p->blocks = *t;
-	p->blocks.pos = start;
-	p->blocks.len = ((end + mask) & ~mask) - start;
-	p->blocks.offset = p->slot * l->slot_bytes + ((p->memory - (pos - start)) & (STREAM_VECTOR - 4)); /* aligned as the target is */
-	p->landed = s->dbuf->base + p->blocks.offset + (pos - start);
-	if (some && GNVD_OPC(t->op) == GPUNVME_IO_WRITE)
-		stream_copy(&w, p->landed, p->memory, p->len);
-	gnvd_order_system();
-	gnvd_meet(&w); /* the drive sees what all lanes have stored */
-	gnvd_leave(&w);
-	return some;
-}
-
 /* The same of a volume, member by member: lanes that come together name one queue. */
 GNVK_FN uint64_t stream_move_volume(const struct stream_source *s, const struct stream_task *t)
 {
@@ -264,58 +152,6 @@ GNVK_FN uint64_t stream_move_volume(const struct stream_source *s, const struct 
 		p.shift = gnvd_piece_shift(s->vol, &p, t->op);
 		failed = gnvd_run_part(s->vol, s->vbuf, &p, t->op, failed);
 	}
-	return failed;
-}
-
-/* The first failure of the lanes. */
-GNVK_FN uint64_t stream_first(const struct gnvd_wave *w, uint64_t failed)
-{
-	uint64_t m, other;
-
-	if (!gnvd_ballot(w, failed != STREAM_GOOD))
-		return failed;
-	for (m = w->mask; m; m &= m - 1) {
-		other = gnvd_shfl64(w, failed, gnvd_lowest(m));
-		failed = other < failed ? other : failed;
-	}
-	return failed;
-}
-
-/* Did a lane fail with a command that may still move data? An NVMe status is of one that completed, other errors of none. */
-GNVK_FN int stream_lost(uint64_t failed)
-{
-	uint32_t why = (uint32_t)failed & 0xffff;
-
-	return why == (0x8000u | GPUNVME_ETIMEDOUT) || why == (0x8000u | GPUNVME_ECANCELED) || why == (0x8000u | GPUNVME_EPROTO) ||
-	       why == (0x8000u | GPUNVME_ENODEV);
-}
-
-/*
- * End a part: copy what was read, and give the slot back, unless a command may still use it: one that did not complete, or that of a
- * lane that is late. Return: the first failure.
- */
-GNVK_FN uint64_t stream_landed(const struct stream_source *s, const struct stream_task *t, const struct stream_part *p, uint64_t failed)
-{
-	struct gnvd_wave w;
-	uint64_t doubt;
-
-	w.hint = 0;
-	gnvd_order_agent(); /* zeroes of a hole, which other lanes copy */
-	gnvd_enter(&w, s->dq, GNVD_SITE_WAVE);
-	doubt = gnvd_ballot(&w, stream_lost(failed));
-	failed = stream_first(&w, failed);
-	if (w.count != gnvd_wave_lanes()) {
-		doubt = w.mask;
-		failed = stream_failure(0, -GPUNVME_EAGAIN);
-	}
-	gnvd_meet(&w); /* what one lane has acquired with its completion, all have acquired */
-	if (failed == STREAM_GOOD && GNVD_OPC(t->op) == GPUNVME_IO_READ)
-		stream_copy(&w, p->memory, p->landed, p->len);
-	gnvd_order_system();
-	gnvd_meet(&w); /* no lane uses the slot any more */
-	if (!w.rank)
-		gnvd_st_release64(s->target->turns + 8 + 8 * p->slot, doubt ? GNV_STREAM_RETIRED : p->turn + 1);
-	gnvd_leave(&w);
 	return failed;
 }
 
