@@ -84,8 +84,8 @@ static int cuda_mem_alloc(struct gpunvme_gpu *gpu, uint32_t how, size_t len, str
 	int ret;
 
 	if (how)
-		return gnv_fail(-EOPNOTSUPP, "an NVIDIA GPU has one kind of memory; use GPUNVME_MEM_VRAM in place of a flag of "
-					     "GPUNVME_MEM_VENDOR");
+		return gnv_fail(-EOPNOTSUPP, "an NVIDIA GPU has one kind of memory; use GPUNVME_MEM_VRAM in place of "
+					     "GPUNVME_MEM_HIP and GPUNVME_MEM_DRM");
 	len = gnv_align_up(len, gnv_sys_page_size());
 	*bytes = (struct gnv_gpu_bytes){ .len = len, .page = gnv_sys_page_size(), .dmabuf = -1 };
 	ret = gnv_cuda_alloc(cuda_of(gpu), len, &bytes->lane);
