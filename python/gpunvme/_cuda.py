@@ -111,6 +111,7 @@ class CudaTransfer(Transfer):
         self.target = ffi.new("struct gpunvme_target *")
         self.event: Any = None
         self.recorded = False
+        self.seen = 0  # results that were looked at (_hip.py)
         self.told = False  # its error was raised by the call that began it
         self.broken: Exception | None = None  # the driver's error
 
@@ -135,12 +136,15 @@ class CudaQueue:
 
     def __init__(self, ordinal: int):
         self.ordinal = ordinal
-        self.driver = Cuda(ordinal)
+        self.driver: Any = self._open()
         self._under_way: dict[int, collections.deque[CudaTransfer]] = {}  # by stream, which ends them in their order
         self._landing: Any = None
         self._lists: Area | None = None
         self._rooms = Rooms(LISTS)
         self._events: list[Any] = []  # idle
+
+    def _open(self) -> Any:
+        return Cuda(self.ordinal)
 
     def handle(self, stream: Any, array: Any) -> int:
         """The stream of a transfer. An array that no stream of this GPU reaches is refused."""
@@ -152,6 +156,10 @@ class CudaQueue:
         self._refuse(on[1])
         return current(array, self.ordinal) if stream is None else handle_of(stream)
 
+    def _take(self, array: Device) -> None:
+        """Refuse an array of another GPU."""
+        self._refuse(array.driver.ordinal)
+
     def _refuse(self, ordinal: int) -> None:
         if ordinal != self.ordinal:
             raise Error(-errno.EXDEV, f"the array is in memory of cuda:{ordinal} and the drive has threads of "
@@ -160,7 +168,7 @@ class CudaQueue:
     def begin(self, drive: Drive, pieces: Sequence[tuple[int | None, int]], array: Device, flags: int) -> CudaTransfer:
         """Enqueue a transfer that was checked."""
         assert array.handle is not None
-        self._refuse(array.driver.ordinal)
+        self._take(array)
         new = CudaTransfer(drive, array.handle, array, bool(flags))
         plan = Plan(pieces)
         new._starts = [(offset, size) for offset, _, size in plan.entries]
@@ -290,6 +298,7 @@ class CudaQueue:
         if self._lists:
             self._lists.free()
             self._lists = None
-        with self.driver.current():
-            while self._events:
-                self.driver.end_event(self._events.pop())
+        if self._events:
+            with self.driver.current():
+                while self._events:
+                    self.driver.end_event(self._events.pop())

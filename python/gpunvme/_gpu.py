@@ -39,9 +39,17 @@ ffi.cdef("""
 
     int hipGetDevice(int *device);
     int hipSetDevice(int device);
+    int hipStreamGetDevice(void *stream, int *device);
+    int hipStreamIsCapturing(void *stream, int *state);
+    int hipStreamSynchronize(void *stream);
+    int hipMemsetAsync(uintptr_t to, int value, size_t size, void *stream);
     int hipMemcpy(uintptr_t to, uintptr_t from, size_t size, int kind);
     const char *hipGetErrorString(int error);
 """)
+
+
+CAPTURED = ("the stream is captured, and a graph has no Transfer to wait for: begin the transfer before or after the capture, or call "
+            "gpunvme_run_on_stream() of the C library")
 
 
 def _pointer(handle: int) -> Any:
@@ -166,8 +174,7 @@ class Cuda:
         state = ffi.new("int *")
         self._check(self._lib.cuStreamIsCapturing(_pointer(stream), state))
         if state[0]:
-            raise Error(-errno.EOPNOTSUPP, "the stream is captured, and a graph has no Transfer to wait for: begin the transfer "
-                                           "before or after the capture, or call gpunvme_run_on_stream() of the C library")
+            raise Error(-errno.EOPNOTSUPP, CAPTURED)
 
     def event(self) -> Any:
         event = ffi.new("void **")
@@ -213,6 +220,25 @@ class Hip:
             yield
         finally:
             self._lib.hipSetDevice(before[0])
+
+    def refuse(self, stream: int, _: Any) -> None:
+        """Refuse a stream of another device, or one that was destroyed, and one that is captured. 0, 1 and 2 are default streams."""
+        found = ffi.new("int *", self._device)
+        if stream > 2:
+            self._check(self._lib.hipStreamGetDevice(_pointer(stream), found))
+        if found[0] != self._device:
+            raise Error(-errno.EXDEV, f"the stream belongs to device {found[0]} of HIP, and the array is in memory of device "
+                                      f"{self._device}: make it on that one")
+        if stream > 1:
+            self._check(self._lib.hipStreamIsCapturing(_pointer(stream), found))
+            if found[0]:
+                raise Error(-errno.EOPNOTSUPP, CAPTURED)
+
+    def clear(self, to: int, size: int, stream: int) -> None:
+        self._check(self._lib.hipMemsetAsync(to, 0, size, _pointer(0 if stream == 1 else stream)))
+
+    def synchronize(self, stream: int) -> None:
+        self._check(self._lib.hipStreamSynchronize(_pointer(0 if stream == 1 else stream)))
 
     def put(self, to: int, source: Any, size: int) -> None:
         with self.current():

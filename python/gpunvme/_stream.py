@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Iterator, Sequence
 from ._area import ENTRY, Area
 from ._cuda import CudaQueue
 from ._gpu import ordinal_of
+from ._hip import HipQueue
 from ._library import Error, check, ffi, lib, sized
 from ._memory import clear
 from ._transfer import Transfer
@@ -117,9 +118,8 @@ class Queue:
 
     def stream(self, drive: Drive) -> Stream:
         """Make a stream."""
-        if self._kind(drive) == lib.GPUNVME_GPU_CUDA:
-            raise Error(-errno.EOPNOTSUPP, "a GPU has streams of its own: pass one of CUDA or of your framework")
-        self._refuse(drive)
+        if self._kind(drive) != lib.GPUNVME_GPU_CPU:
+            raise Error(-errno.EOPNOTSUPP, "a GPU has streams of its own: pass one of CUDA, of HIP or of your framework")
         self._streams.append(Stream(drive._make("stream", lib.gpunvme_stream_create, drive._gpu)))
         return self._streams[-1]
 
@@ -128,16 +128,13 @@ class Queue:
         check(lib.gpunvme_gpu_get_info(drive._gpu, found))
         return int(found.kind)
 
-    def _refuse(self, drive: Drive) -> None:
-        if self._kind(drive) != lib.GPUNVME_GPU_CPU:
-            raise Error(-errno.EOPNOTSUPP, "transfers in the background take threads of the CPU or of an NVIDIA GPU: open the "
-                                           "drive with gpu='cpu' or gpu='cuda:N', or call read() and write()")
-
     def handle(self, drive: Drive, stream: Any, array: Any) -> int | None:
-        """The stream of CUDA of a transfer. None: a stream of CPU threads."""
-        if self._kind(drive) != lib.GPUNVME_GPU_CUDA:
+        """The stream of CUDA or HIP of a transfer. None: a stream of CPU threads."""
+        kind = self._kind(drive)
+        if kind == lib.GPUNVME_GPU_CPU:
             return None
-        self._cuda = self._cuda or CudaQueue(ordinal_of(drive._spec))
+        if not self._cuda:
+            self._cuda = CudaQueue(ordinal_of(drive._spec)) if kind == lib.GPUNVME_GPU_CUDA else HipQueue(0)
         return self._cuda.handle(stream, array)
 
     def _of(self, drive: Drive, stream: Any) -> Stream:

@@ -510,6 +510,34 @@ static void lists_land_in_memory_by_its_pointer(void **state)
 	land("cpu:4");
 }
 
+/* Two lists at the same time, of more waves than there are slots. */
+static void streams_share_slots(void **state)
+{
+	struct gpunvme_run other;
+	void *second;
+	uint32_t i;
+
+	(void)state;
+	begin("cpu", "?lat_us=500", 0);
+	begin_landing(2);
+	second = streams_make(&t.streams);
+	for (i = 0; i < 400; i++)
+		set(i, i * 8191u, i * 5000, 4999, 0);
+	other = t.run;
+	other.list += 200 * sizeof(struct gpunvme_transfer);
+	other.count = 200;
+	good(enqueue(200, 0));
+	good(gpunvme_run_on_stream(t.gpu, second, &other));
+	streams_wait(&t.streams, t.stream);
+	streams_wait(&t.streams, second);
+	for (i = 0; i < 400; i++) {
+		assert_int_equal(item(i)->result, 4999);
+		assert_memory_equal(t.data + 1 + item(i)->offset, disk + item(i)->pos, 4999);
+	}
+	streams_drop(&t.streams, second);
+	end_landing();
+}
+
 /* Ranges of drive and target, parts of blocks that are written. None of them costs a slot. */
 static void lists_that_land_check_each_transfer(void **state)
 {
@@ -866,6 +894,49 @@ static void bad_options_are_refused(void **state)
 	end();
 }
 
+static void bad_targets_are_refused(void **state)
+{
+	struct gpunvme_run bad;
+	struct gpunvme_target none = { .way = 0 };
+
+	(void)state;
+	begin("cpu", "", 0);
+	begin_landing(1);
+	bad = t.run;
+	bad.target = &none;
+	refused(bad, -EINVAL, "not filled by gpunvme_landing_get()");
+	bad = t.run;
+	bad.dbuf = &t.dbuf;
+	refused(bad, -EINVAL, "either dq and dbuf or a target");
+	bad = t.run;
+	bad.bounce_len = BLOCK;
+	refused(bad, -EINVAL, "a bounce range is for a file and a dbuf");
+	assert_int_equal(gpunvme_landing_get(landing, NULL, 1, 0, &none), -EINVAL);
+	assert_int_equal(gpunvme_landing_get(landing, t.data, 0, 0, &none), -EINVAL);
+	assert_int_equal(gpunvme_landing_get(landing, t.data, SIZE_MAX, 0, &none), -EINVAL);
+	assert_int_equal(gpunvme_landing_get(landing, t.data, 1, 8, &none), -EINVAL);
+	assert_int_equal(gpunvme_landing_get(NULL, t.data, 1, 0, &none), -EINVAL);
+	assert_null(none.landing);
+	end_landing();
+}
+
+static void bad_landing_options_are_refused(void **state)
+{
+	struct gpunvme_landing_opts flags = { sizeof(flags), 2, 0 }, slots = { sizeof(slots), 0, 4097 };
+	struct gpunvme_landing_info info = { .size = 1 };
+
+	(void)state;
+	begin("cpu", "", 0);
+	assert_int_equal(gpunvme_landing_create(t.gpu, t.dev, &flags, &landing), -EINVAL);
+	assert_int_equal(gpunvme_landing_create(t.gpu, t.dev, &slots, &landing), -EINVAL);
+	assert_int_equal(gpunvme_landing_create(t.gpu, NULL, NULL, &landing), -EINVAL);
+	good(gpunvme_landing_create(t.gpu, t.dev, NULL, &landing));
+	assert_int_equal(gpunvme_landing_get_info(landing, &info), -EINVAL);
+	assert_int_equal(gpunvme_landing_get_info(landing, NULL), -EINVAL);
+	good(gpunvme_landing_destroy(landing));
+	end();
+}
+
 static void bad_volumes_are_refused(void **state)
 {
 	struct gpunvme_dvol dvol = { 0 };
@@ -1015,6 +1086,7 @@ int main(void)
 		cmocka_unit_test(files_are_read_at_any_byte),
 		cmocka_unit_test(files_are_written_in_place),
 		cmocka_unit_test(lists_land_in_memory_by_its_pointer),
+		cmocka_unit_test(streams_share_slots),
 		cmocka_unit_test(lists_that_land_check_each_transfer),
 		cmocka_unit_test(lists_land_from_files),
 		cmocka_unit_test(targets_say_their_way),
@@ -1024,6 +1096,8 @@ int main(void)
 		cmocka_unit_test(a_drive_that_dies_retires_slots),
 		cmocka_unit_test(a_drive_that_dies_ends_the_list),
 		cmocka_unit_test(bad_options_are_refused),
+		cmocka_unit_test(bad_targets_are_refused),
+		cmocka_unit_test(bad_landing_options_are_refused),
 		cmocka_unit_test(bad_volumes_are_refused),
 		cmocka_unit_test(streams_of_others_are_refused),
 		cmocka_unit_test(what_hip_refuses),

@@ -308,6 +308,17 @@ hipError_t hipStreamQuery(hipStream_t stream)
 	return ended();
 }
 
+/* clr hip_graph.cpp, hipStreamIsCapturing_common(). Old ones read memory at address 1 of hipStreamLegacy, new ones of no stream. */
+hipError_t hipStreamIsCapturing(hipStream_t stream, enum hipStreamCaptureStatus *status)
+{
+	if ((uintptr_t)stream == 1)
+		abort();
+	if (!is_stream(stream))
+		return failed_call(hipErrorContextIsDestroyed);
+	*status = getenv("STANDIN_CAPTURING") ? hipStreamCaptureStatusActive : hipStreamCaptureStatusNone;
+	return hipSuccess;
+}
+
 hipError_t hipDeviceSynchronize(void)
 {
 	return settle();
@@ -452,6 +463,12 @@ hipError_t hipMemset(void *ptr, int value, size_t size)
 	standin_near_flush(ptr, size);
 	memset(ptr, value, size);
 	return ret;
+}
+
+/* A kernel of the same stream comes after it, and what was enqueued before has ended. */
+hipError_t hipMemsetAsync(void *ptr, int value, size_t size, hipStream_t stream)
+{
+	return is_stream(stream) ? hipMemset(ptr, value, size) : failed_call(hipErrorContextIsDestroyed);
 }
 
 /* ---- Code ---- */

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: MIT
+"""
+Transfers on streams of HIP. They are those of CUDA, but for their end: the results in the list say it. HIP's events are not used,
+because hipEventQuery() ends a capture of the event's stream, and follows the pointer of a stream that was destroyed (clr
+hip_event.cpp, ihipEventQuery()).
+"""
+from __future__ import annotations
+
+import errno
+from typing import TYPE_CHECKING, Any
+
+from ._cuda import CudaQueue, CudaTransfer, Plan, current, handle_of
+from ._library import Error, check, ffi, lib, sized
+
+if TYPE_CHECKING:
+    from ._memory import Device
+
+ROCM = 10  # kDLROCM
+NO_EVENT = object()
+LOOKS = 1000  # at the results, between two at the GPU
+
+
+class HipQueue(CudaQueue):
+    """The transfers of a drive with threads of an AMD GPU. The library knows whether arrays and streams are of that GPU."""
+
+    def _open(self) -> Any:
+        self._looks = 0
+        return None
+
+    def handle(self, stream: Any, array: Any) -> int:
+        """The stream of a transfer. An array that no stream of HIP reaches is refused."""
+        where = getattr(array, "__dlpack_device__", None)
+        on = tuple(map(int, where())) if where else (1, 0)
+        if on[0] != ROCM:
+            raise Error(-errno.EOPNOTSUPP, "a drive with threads of an AMD GPU moves memory of that GPU in the background: for this "
+                                           "array open the drive with gpu='cpu', or call read() and write()")
+        return current(array, on[1]) if stream is None else handle_of(stream)
+
+    def _take(self, array: Device) -> None:
+        self.driver = array.driver
+
+    def _need_event(self) -> None:
+        self._events = self._events or [NO_EVENT]
+
+    def _enqueue(self, new: CudaTransfer, plan: Plan, flags: int) -> None:
+        super()._enqueue(new, plan, flags)
+        if plan.holes and not plan.entries:  # no result says that they are there
+            self.driver.synchronize(new.handle)
+
+    def _record(self, new: CudaTransfer) -> None:
+        """Nothing, unless the call was interrupted: then it may have been enqueued or not, and no result would say so."""
+        if new.told and not new.recorded:
+            self.driver.synchronize(new.handle)
+        new.recorded = True
+
+    def _ended(self, transfer: CudaTransfer) -> bool:
+        if transfer.event is None:  # Ctrl-C interrupted _finish()
+            return True
+        try:
+            self._record(transfer)
+            return transfer.told or self._all(transfer)
+        except Error as error:
+            transfer.broken = error
+            return True
+
+    def _all(self, transfer: CudaTransfer) -> bool:
+        """Has each entry its result? After a kernel that failed they do not come, and a look at the GPU says that."""
+        entries = ffi.cast("struct gpunvme_transfer *", transfer._list)
+        while transfer.seen < len(transfer._starts) and entries[transfer.seen].result != -errno.EAGAIN:
+            transfer.seen += 1
+        self._looks += 1
+        if self._looks % LOOKS == 0:
+            check(lib.gpunvme_landing_get_info(self._landing, sized("gpunvme_landing_info")))
+        return transfer.seen == len(transfer._starts)
+
+    def free(self) -> None:
+        """Free memory, when the drive is closed."""
+        self._events.clear()
+        super().free()
