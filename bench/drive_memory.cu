@@ -15,7 +15,8 @@
  * --data       only the data
  * --gpu N      that runs the threads (0)
  * --queues N   queue pairs (4)
- * --threads N  a multiple of 128 (12,800)
+ * --threads N  a multiple of the next (12,800)
+ * --block N    threads of a block (256)
  * --bytes N    of a command (512)
  * --turns N    of reads (9)
  * --ms N       of a turn (300)
@@ -45,7 +46,7 @@ const char *const program = "drive_memory";
 struct options {
 	const char *uri = nullptr;
 	int vram = 0, data = 0, plant = 0;
-	unsigned gpu = 0, queues = 4, threads = 12800, bytes = 512, turns = 9, ms = 300, timeout = 30000;
+	unsigned gpu = 0, queues = 4, threads = 12800, block = 256, bytes = 512, turns = 9, ms = 300, timeout = 30000;
 	double check = 0;
 	uint64_t commands = UINT64_MAX;
 };
@@ -63,7 +64,7 @@ struct job {
 	const gpunvme_dq *dq;
 	uint32_t queues, bytes;
 	uint64_t places;
-	uint32_t ms;
+	uint32_t ms, round;
 	gpunvme_dbuf buf;
 	struct lane *lane;
 	int plant;
@@ -156,13 +157,15 @@ __global__ static void check_blocks(const struct job j)
 	const gpunvme_dq dq = j.dq[me / 32 % j.queues];
 	const uint64_t begin = gnvd_clock(), end = begin + (uint64_t)j.ms * dq.ticks_per_ms, offset = (uint64_t)me * j.bytes;
 	struct lane *out = &j.lane[me], l = *out;
+	uint64_t turn = (uint64_t)j.round << 40 | (uint64_t)(me / 32) << 20; /* of the wave: its threads all read, or all write */
 	int ret = 0;
 
 	while (ret >= 0 && gnvd_clock() < end) {
-		const uint32_t drawn = draw(&l.seed), own = drawn % OWN;
+		const uint32_t own = draw(&l.seed) % OWN;
+		const bool reads = (++turn * 0x9e3779b97f4a7c15ull >> 40 & 3) != 0;
 		const uint64_t pos = ((uint64_t)me * OWN + own) * j.bytes;
 
-		ret = drawn >> 16 & 3 ? read_own(j, dq, &l, own, offset, pos) : write_own(j, dq, &l, own, offset, pos);
+		ret = reads ? read_own(j, dq, &l, own, offset, pos) : write_own(j, dq, &l, own, offset, pos);
 		l.errors += ret != 0;
 	}
 	l.status = ret;
@@ -202,6 +205,7 @@ struct rig {
 	struct gpunvme_qp_info queue = {};
 	struct job job = {};
 	struct there there;
+	uint32_t block = 0;
 	std::vector<gpunvme_dq> dq;
 	std::vector<struct lane> lane;
 	uint64_t recoveries = 0;
@@ -255,15 +259,25 @@ static void open_buffer(struct rig &r, const options &o)
 		die("the drive is too small for these threads");
 }
 
+static void print_log(void *, enum gpunvme_log_level level, const char *text)
+{
+	if (level <= GPUNVME_LOG_WARN)
+		fprintf(stderr, "%s: %s\n", program, text);
+}
+
 static void open_rig(struct rig &r, const options &o)
 {
+	gpunvme_dev_opts opts = GPUNVME_DEV_OPTS_INIT;
+
 	open_there(r.there, o.gpu, &r.gpu);
-	check(gpunvme_dev_open(o.uri, nullptr, &r.dev));
+	opts.log = print_log;
+	check(gpunvme_dev_open(o.uri, &opts, &r.dev));
 	r.info.size = sizeof(r.info);
 	check(gpunvme_dev_get_info(r.dev, &r.info));
 	open_queues(r, o);
 	open_buffer(r, o);
 	r.lane.resize(o.threads);
+	r.block = o.block;
 	for (uint32_t i = 0; i < o.threads; i++)
 		r.lane[i].seed = (i + 1) * 0x9e3779b97f4a7c15ull;
 	r.job.lane = (struct lane *)memory_there(o.threads * sizeof(struct lane));
@@ -312,7 +326,7 @@ static struct lane run(struct rig &r, void (*kernel)(struct job))
 	struct lane sum = {};
 
 	copy_there(r.there, (void *)r.job.dq, r.dq.data(), r.dq.size() * sizeof(r.dq[0]));
-	launch(r.there, kernel, threads, r.job);
+	launch(r.there, kernel, threads, r.block, r.job);
 	copy_back(r.there, r.lane.data(), r.job.lane, threads * sizeof(r.lane[0]));
 	for (const struct lane &l : r.lane) {
 		sum.reads += l.reads, sum.writes += l.writes, sum.errors += l.errors;
@@ -330,6 +344,7 @@ static int check_all(struct rig &r, const options &o)
 	struct lane sum;
 
 	do {
+		r.job.round++;
 		sum = run(r, check_blocks);
 		repair(r);
 	} while (now_s() - begin < o.check && sum.reads + sum.writes < o.commands && !sum.wrong);
@@ -366,7 +381,7 @@ static options parse(int argc, char **argv)
 		{ "vram", no_argument, &o.vram, 1 },	     { "data", no_argument, &o.data, 1 },
 		{ "plant", no_argument, &o.plant, 1 },	     { "gpu", required_argument, nullptr, 'g' },
 		{ "queues", required_argument, nullptr, 'q' }, { "threads", required_argument, nullptr, 't' },
-		{ "bytes", required_argument, nullptr, 'b' }, { "turns", required_argument, nullptr, 'n' },
+		{ "block", required_argument, nullptr, 'l' },	     { "bytes", required_argument, nullptr, 'b' }, { "turns", required_argument, nullptr, 'n' },
 		{ "ms", required_argument, nullptr, 'm' },   { "check", required_argument, nullptr, 'c' },
 		{ "commands", required_argument, nullptr, 'k' }, { "timeout", required_argument, nullptr, 'o' },
 		{ nullptr, 0, nullptr, 0 },
@@ -376,7 +391,7 @@ static options parse(int argc, char **argv)
 	while ((key = getopt_long(argc, argv, "", known, nullptr)) != -1) {
 		const unsigned long long value = optarg ? strtoull(optarg, nullptr, 10) : 0;
 		unsigned *const to = key == 'g' ? &o.gpu : key == 'q' ? &o.queues : key == 't' ? &o.threads : key == 'b' ? &o.bytes :
-				     key == 'n' ? &o.turns : key == 'm' ? &o.ms : key == 'o' ? &o.timeout : nullptr;
+				     key == 'n' ? &o.turns : key == 'm' ? &o.ms : key == 'o' ? &o.timeout : key == 'l' ? &o.block : nullptr;
 
 		if (key == '?')
 			exit(2);
@@ -388,8 +403,8 @@ static options parse(int argc, char **argv)
 			*to = (unsigned)value;
 	}
 	o.uri = optind + 1 == argc ? argv[optind] : nullptr;
-	if (!o.uri || !o.queues || !o.turns || !o.ms || !o.threads || o.threads % GROUP || !o.bytes || o.bytes % 512)
-		die("usage: drive_memory URI [--vram | --data] [--gpu N] [--queues N] [--threads N] [--bytes N] [--turns N] [--ms N] "
+	if (!o.uri || !o.queues || !o.turns || !o.ms || !o.block || o.block % 32 || !o.threads || o.threads % o.block || !o.bytes || o.bytes % 512)
+		die("usage: drive_memory URI [--vram | --data] [--gpu N] [--queues N] [--threads N] [--block N] [--bytes N] [--turns N] [--ms N] "
 		    "[--check SECONDS] [--commands N] [--timeout MS] [--plant]");
 	return o;
 }

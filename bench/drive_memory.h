@@ -3,8 +3,6 @@
 #ifndef BENCH_DRIVE_MEMORY_H
 #define BENCH_DRIVE_MEMORY_H
 
-#define GROUP 128u
-
 #ifdef __CUDACC__
 #include "session.h"
 
@@ -35,13 +33,14 @@ static void copy_there(const struct there &t, void *to, const void *from, size_t
 /* After all that was begun. */
 static void copy_back(const struct there &t, void *to, const void *from, size_t bytes)
 {
-	check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, t.stream), "a copy");
 	check(cudaStreamSynchronize(t.stream), "a kernel");
+	check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, t.stream), "a copy");
+	check(cudaStreamSynchronize(t.stream), "a copy");
 }
 
-template <typename Job> static void launch(const struct there &t, void (*kernel)(Job), uint32_t threads, const Job &job)
+template <typename Job> static void launch(const struct there &t, void (*kernel)(Job), uint32_t threads, uint32_t block, const Job &job)
 {
-	kernel<<<threads / GROUP, GROUP, 0, t.stream>>>(job);
+	kernel<<<threads / block, block, 0, t.stream>>>(job);
 	check(cudaGetLastError(), "a kernel");
 }
 #else
@@ -105,7 +104,7 @@ template <typename Job> struct bound {
 	}
 };
 
-template <typename Job> static void launch(const struct there &, void (*kernel)(Job), uint32_t threads, const Job &job)
+template <typename Job> static void launch(const struct there &, void (*kernel)(Job), uint32_t threads, uint32_t, const Job &job)
 {
 	struct bound<Job> b = { kernel, &job };
 

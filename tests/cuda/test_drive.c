@@ -276,6 +276,26 @@ static void rings_lie_in_memory_of_the_gpu(void **state)
 	close_rig(&r);
 }
 
+/* Completions, data and commands in the order that queues need. */
+static void order_is_kept_there(void **state)
+{
+	struct gpunvme_litmus_opts opts = GPUNVME_LITMUS_OPTS_INIT;
+	struct gpunvme_litmus seen = GPUNVME_LITMUS_INIT;
+	struct gpunvme_dev *dev;
+	struct gpunvme_gpu *gpu;
+
+	(void)state;
+	opts.qp_flags = GPUNVME_QP_VRAM;
+	opts.commands = mock_driver() ? 200 : 20000;
+	good(gpunvme_dev_open(DRIVE "&link=0", NULL, &dev));
+	good(gpunvme_gpu_open("cuda:0", NULL, &gpu));
+	good(gpunvme_litmus_run(dev, gpu, &opts, &seen));
+	assert_int_equal(seen.failed, 0);
+	assert_true(seen.qp_flags & GPUNVME_QP_VRAM);
+	gpunvme_gpu_close(gpu);
+	good(gpunvme_dev_close(dev));
+}
+
 /* Memory of one GPU, a drive on another. */
 static void memory_of_a_peer(void **state)
 {
@@ -860,6 +880,7 @@ int main(void)
 		cmocka_unit_test_teardown(lanes_of_the_same_gpu_use_it, check),
 		cmocka_unit_test_teardown(data_lies_in_memory_of_the_gpu, check),
 		cmocka_unit_test_teardown(rings_lie_in_memory_of_the_gpu, check),
+		cmocka_unit_test_teardown(order_is_kept_there, check),
 		cmocka_unit_test_teardown(memory_of_a_peer, check),
 		cmocka_unit_test_teardown(memory_of_the_gpu_that_is_refused, check),
 		cmocka_unit_test_teardown(memory_outlives_one_of_its_users, check),
