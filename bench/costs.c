@@ -5,7 +5,7 @@
  */
 #include "bench.h"
 
-#include "queue/qp.h"
+#include "queue/queue.h"
 #include "soft/engine/threads.h"
 
 #define SETTLE_MS 1000u
@@ -43,11 +43,11 @@ static uint64_t size_of_queues(const struct session *s)
 	uint64_t page = s->info.page_size, sum = 0;
 
 	for (uint32_t i = 0; i < s->queues; i++) {
-		const struct gpunvme_qp *qp = s->qp[i];
+		const struct gpunvme_queue *qp = s->qp[i];
 
-		sum += (qp->depth * sizeof(struct gpunvme_sqe) + page - 1) / page * page;
-		sum += (qp->cq_depth * sizeof(struct gpunvme_cqe) + page - 1) / page * page;
-		sum += (qp->layout.size + page - 1) / page * page;
+		sum += (qp->qp[0]->depth * sizeof(struct gpunvme_sqe) + page - 1) / page * page;
+		sum += (qp->qp[0]->cq_depth * sizeof(struct gpunvme_cqe) + page - 1) / page * page;
+		sum += (qp->qp[0]->layout.size + page - 1) / page * page;
 	}
 	return sum;
 }

@@ -200,9 +200,9 @@ struct rig {
 	gpunvme_dev *dev = nullptr;
 	gpunvme_gpu *gpu = nullptr;
 	gpunvme_mem *mem = nullptr;
-	std::vector<gpunvme_qp *> qp;
+	std::vector<gpunvme_queue *> qp;
 	struct gpunvme_dev_info info = {};
-	struct gpunvme_qp_info queue = {};
+	struct gpunvme_queue_info queue = {};
 	struct job job = {};
 	struct there there;
 	uint32_t block = 0;
@@ -224,23 +224,23 @@ static int view(struct rig &r, size_t i)
 	gpunvme_view window = GPUNVME_VIEW_INIT;
 
 	window.flags = GPUNVME_VIEW_WRITE;
-	return gpunvme_qp_view(r.qp[i], &window, &r.dq[i]);
+	return gpunvme_queue_view(r.qp[i], &window, &r.dq[i]);
 }
 
 static void open_queues(struct rig &r, const options &o)
 {
-	gpunvme_qp_opts opts = GPUNVME_QP_OPTS_INIT;
+	gpunvme_queue_opts opts = GPUNVME_QUEUE_OPTS_INIT;
 
-	opts.flags = o.vram ? GPUNVME_QP_VRAM : 0;
+	opts.flags = o.vram ? GPUNVME_QUEUE_VRAM : 0;
 	opts.cmd_timeout_ms = o.timeout;
 	r.qp.resize(o.queues);
 	r.dq.resize(o.queues);
 	for (size_t i = 0; i < r.qp.size(); i++) {
-		check(gpunvme_qp_create(r.dev, r.gpu, &opts, &r.qp[i]));
+		check(gpunvme_queue_create(r.dev, r.gpu, &opts, &r.qp[i]));
 		check(view(r, i));
 	}
 	r.queue.size = sizeof(r.queue);
-	check(gpunvme_qp_get_info(r.qp[0], &r.queue));
+	check(gpunvme_queue_get_info(r.qp[0], &r.queue));
 }
 
 static void open_buffer(struct rig &r, const options &o)
@@ -291,8 +291,8 @@ static void open_rig(struct rig &r, const options &o)
 
 static void close_rig(struct rig &r)
 {
-	for (gpunvme_qp *qp : r.qp)
-		gpunvme_qp_destroy(qp);
+	for (gpunvme_queue *qp : r.qp)
+		gpunvme_queue_destroy(qp);
 	check(gpunvme_mem_free(r.mem));
 	check(gpunvme_dev_close(r.dev));
 	gpunvme_gpu_close(r.gpu);
@@ -309,11 +309,11 @@ static void print_common(const struct rig &r, const options &o)
 static void repair(struct rig &r)
 {
 	for (size_t i = 0; i < r.qp.size(); i++) {
-		gpunvme_qp_release_old(r.qp[i]);
+		gpunvme_queue_retire(r.qp[i]);
 		if (!view(r, i))
 			continue;
-		check(gpunvme_qp_recover(r.qp[i]));
-		gpunvme_qp_release_old(r.qp[i]);
+		check(gpunvme_queue_recover(r.qp[i]));
+		gpunvme_queue_retire(r.qp[i]);
 		check(view(r, i));
 		r.recoveries++;
 	}

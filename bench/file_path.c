@@ -180,13 +180,13 @@ static int open_and_measure(const char *uri, uint64_t reads, struct json_object 
 	struct gpunvme_dev *dev = NULL;
 	struct gpunvme_gpu *gpu = NULL;
 	struct gpunvme_mem *mem = NULL;
-	struct gpunvme_qp *qp = NULL;
+	struct gpunvme_queue *qp = NULL;
 	struct job j = { 0 };
 	int ret = gpunvme_dev_open(uri, NULL, &dev);
 
 	ret = ret ? ret : gpunvme_gpu_open("cpu", NULL, &gpu);
-	ret = ret ? ret : gpunvme_qp_create(dev, gpu, NULL, &qp);
-	ret = ret ? ret : gpunvme_qp_view(qp, NULL, &j.dq);
+	ret = ret ? ret : gpunvme_queue_create(dev, gpu, NULL, &qp);
+	ret = ret ? ret : gpunvme_queue_view(qp, NULL, &j.dq);
 	ret = ret ? ret : gpunvme_mem_alloc(gpu, LANES * BYTES, NULL, &mem);
 	ret = ret ? ret : gpunvme_mem_map(mem, dev);
 	ret = ret ? ret : gpunvme_mem_dbuf(mem, dev, &j.dbuf);
@@ -198,7 +198,7 @@ static int open_and_measure(const char *uri, uint64_t reads, struct json_object 
 		make_files(&j);
 		ret = measure(&j, reads, json);
 	}
-	gpunvme_qp_destroy(qp);
+	gpunvme_queue_destroy(qp);
 	gpunvme_mem_free(mem);
 	gpunvme_dev_close(dev);
 	gpunvme_gpu_close(gpu);

@@ -216,9 +216,9 @@ static inline void count_queues(const struct load *l, uint64_t *doorbells, uint6
 {
 	*doorbells = *drains = 0;
 	for (uint32_t i = 0; i < l->s.queues; i++) {
-		struct gpunvme_qp_info info = { .size = sizeof(info) };
+		struct gpunvme_queue_info info = { .size = sizeof(info) };
 
-		gpunvme_qp_get_info(l->s.qp[i], &info);
+		gpunvme_queue_get_info(l->s.qp[i], &info);
 		*doorbells += info.doorbells;
 		*drains += info.drains;
 	}

@@ -418,16 +418,16 @@ static void begin_behind(const struct gpunvme_dq &dq, struct ticket_queue *t)
 static void make_tickets(gpunvme_dev *dev, gpunvme_gpu *gpu, job &j, gpunvme_dq *dq)
 {
 	struct rig *r = (struct rig *)calloc(1, sizeof(*r)); /* keeps what is allocated, to the end */
-	gpunvme_qp_opts opts = GPUNVME_QP_OPTS_INIT;
+	gpunvme_queue_opts opts = GPUNVME_QUEUE_OPTS_INIT;
 	gpunvme_view window = GPUNVME_VIEW_INIT;
 	struct ticket_queue *t;
-	gpunvme_qp *qp;
+	gpunvme_queue *qp;
 
 	opts.depth = DEPTH;
 	check(cudaMallocManaged(&t, j.queues * sizeof(*t)), "cudaMallocManaged");
 	for (uint32_t i = 0; i < j.queues; i++) {
-		check(gpunvme_qp_create(dev, gpu, &opts, &qp)); /* the device's end ends it */
-		check(gpunvme_qp_view(qp, &window, &dq[i]));
+		check(gpunvme_queue_create(dev, gpu, &opts, &qp)); /* the device's end ends it */
+		check(gpunvme_queue_view(qp, &window, &dq[i]));
 		make_ticket(r, &dq[i], &t[i]);
 		begin_behind(dq[i], &t[i]);
 	}
@@ -465,7 +465,7 @@ int main(int argc, char **argv)
 {
 	struct gpunvme_dev_info info = {};
 	struct gpunvme_ns_info ns = {};
-	gpunvme_qp_opts opts = GPUNVME_QP_OPTS_INIT;
+	gpunvme_queue_opts opts = GPUNVME_QUEUE_OPTS_INIT;
 	gpunvme_view window = GPUNVME_VIEW_INIT;
 	struct gpunvme_dbuf buf;
 	uint64_t frames, pages;
@@ -506,10 +506,10 @@ int main(int argc, char **argv)
 	check(cudaMallocManaged(&dq, 2 * j.queues * sizeof(*dq)), "cudaMallocManaged");
 	check(cudaMallocManaged(&j.failed, sizeof(*j.failed)), "cudaMallocManaged");
 	opts.depth = DEPTH;
-	std::vector<gpunvme_qp *> qp(j.queues);
+	std::vector<gpunvme_queue *> qp(j.queues);
 	for (uint32_t i = 0; i < j.queues; i++) {
-		check(gpunvme_qp_create(dev, gpu, &opts, &qp[i]));
-		check(gpunvme_qp_view(qp[i], &window, &dq[i]));
+		check(gpunvme_queue_create(dev, gpu, &opts, &qp[i]));
+		check(gpunvme_queue_view(qp[i], &window, &dq[i]));
 	}
 	j.dq = dq;
 	mem[0] = host_memory(dev, gpu, (uint64_t)j.processors * BLOCK * PAGE, &j.buf);
@@ -532,8 +532,8 @@ int main(int argc, char **argv)
 	measure(dev, gpu, j, "copied", GPUNVME_PAGECACHE_LANDING, frames, pages);
 	if (counting)
 		controller_end(&rig->c, counting);
-	for (gpunvme_qp *q : qp)
-		check(gpunvme_qp_destroy(q));
+	for (gpunvme_queue *q : qp)
+		check(gpunvme_queue_destroy(q));
 	check(gpunvme_dev_close(dev));
 	check(gpunvme_mem_free(mem[0]));
 	check(gpunvme_mem_free(mem[1]));

@@ -458,9 +458,9 @@ struct source {
 	struct gpunvme_dev *dev[MEMBERS];
 	uint32_t devs;
 	struct gpunvme_gpu *gpu;
-	struct gpunvme_qp *qp[QUEUES];
+	struct gpunvme_queue *qp[QUEUES];
 	struct gpunvme_file *file;
-	struct gpunvme_volume *vol;
+	struct gpunvme_queue *vol;
 	uint64_t dqs, dvol; /* lane addresses */
 	struct work w;
 	struct tally before;
@@ -599,7 +599,7 @@ static void check_source(struct source *s, uint64_t share)
 
 static void open_queues(struct source *s)
 {
-	struct gpunvme_qp_opts opts = GPUNVME_QP_OPTS_INIT;
+	struct gpunvme_queue_opts opts = GPUNVME_QUEUE_OPTS_INIT;
 	struct gpunvme_view view = GPUNVME_VIEW_INIT;
 	struct gpunvme_dq dq[QUEUES];
 	uint32_t i;
@@ -607,8 +607,8 @@ static void open_queues(struct source *s)
 	view.flags = GPUNVME_VIEW_WRITE;
 	opts.depth = DEPTH;
 	for (i = 0; i < QUEUES; i++) {
-		must(gpunvme_qp_create(s->dev[0], s->gpu, &opts, &s->qp[i]));
-		must(gpunvme_qp_view(s->qp[i], &view, &dq[i]));
+		must(gpunvme_queue_create(s->dev[0], s->gpu, &opts, &s->qp[i]));
+		must(gpunvme_queue_view(s->qp[i], &view, &dq[i]));
 	}
 	s->dqs = local_alloc(sizeof(dq), dq);
 	s->w.queues = QUEUES;
@@ -617,24 +617,20 @@ static void open_queues(struct source *s)
 /* The descriptor of a queue is asked for the time that a lane has. */
 static void open_volume(struct source *s)
 {
-	struct gpunvme_volume_opts opts = GPUNVME_VOLUME_OPTS_INIT;
-	struct gpunvme_volume_info info;
+	struct gpunvme_queue_opts opts = GPUNVME_QUEUE_OPTS_INIT;
 	struct gpunvme_view view = GPUNVME_VIEW_INIT;
 	struct gpunvme_dvol vol;
 
-	memset(&info, 0, sizeof(info));
-	info.size = sizeof(info);
 	opts.queues = QUEUES / 2;
 	opts.depth = DEPTH;
 	opts.stripe = 16;
 	view.flags = GPUNVME_VIEW_WRITE;
-	must(gpunvme_volume_create(s->dev, s->devs, s->gpu, &opts, &s->vol));
-	must(gpunvme_volume_view(s->vol, &view, &vol));
-	must(gpunvme_volume_get_info(s->vol, &info));
+	must(gpunvme_queue_create_striped(s->dev, s->devs, s->gpu, &opts, &s->vol));
+	must(gpunvme_queue_view(s->vol, &view, &vol));
 	s->dvol = local_alloc(sizeof(vol), &vol);
 	s->dqs = vol.dq;
 	s->w.queues = 1;
-	s->w.pages = info.nblocks * info.lba_size / PAGE;
+	s->w.pages = (vol.lba_count << vol.lba_shift) / PAGE;
 }
 
 static void size_source(struct source *s)
@@ -715,8 +711,8 @@ static void close_source(struct source *s)
 	uint32_t i;
 
 	for (i = 0; i < QUEUES; i++)
-		must(gpunvme_qp_destroy(s->qp[i]));
-	must(gpunvme_volume_destroy(s->vol));
+		must(gpunvme_queue_destroy(s->qp[i]));
+	must(gpunvme_queue_destroy(s->vol));
 	gpunvme_file_close(s->file);
 	for (i = 0; i < s->devs; i++)
 		must(gpunvme_dev_close(s->dev[i]));

@@ -219,22 +219,22 @@ static void walk(const session &s, job j, uint32_t ahead)
 
 int main(int argc, char **argv)
 {
-	gpunvme_qp_opts opts = GPUNVME_QP_OPTS_INIT;
+	gpunvme_queue_opts opts = GPUNVME_QUEUE_OPTS_INIT;
 	gpunvme_view window = GPUNVME_VIEW_INIT;
 	int processors, wrong;
-	gpunvme_qp *qp;
+	gpunvme_queue *qp;
 	session s;
 	job j = {};
 
 	if (argc != 2)
 		die("usage: pages_kinds URI");
 	s.open(argv[1], 0, 1);
-	check(gpunvme_qp_destroy(s.qp[0]));
+	check(gpunvme_queue_destroy(s.qp[0]));
 	s.qp.clear();
 	opts.depth = DEPTH;
 	window.flags = GPUNVME_VIEW_WRITE;
-	check(gpunvme_qp_create(s.dev, s.gpu, &opts, &qp));
-	check(gpunvme_qp_view(qp, &window, &j.dq));
+	check(gpunvme_queue_create(s.dev, s.gpu, &opts, &qp));
+	check(gpunvme_queue_view(qp, &window, &j.dq));
 	check(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, 0), "cudaDeviceGetAttribute");
 	check(cudaMallocManaged(&j.wrong, sizeof(*j.wrong)), "cudaMallocManaged");
 	check(cudaMallocManaged(&j.failed, sizeof(*j.failed)), "cudaMallocManaged");
@@ -246,7 +246,7 @@ int main(int argc, char **argv)
 		for (uint32_t ahead : { 0u, 4u, 16u })
 			walk(s, j, ahead);
 	wrong = *j.wrong != 0;
-	check(gpunvme_qp_destroy(qp));
+	check(gpunvme_queue_destroy(qp));
 	s.close();
 	return wrong;
 }

@@ -214,15 +214,15 @@ static void measure(uint32_t lanes, struct work *w)
 	figure("misses", "thousand/s", 1e-3, misses_by_cache, misses_plain, lanes, w);
 }
 
-static void open_queues(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, struct gpunvme_qp **qp, struct gpunvme_dq *dq,
+static void open_queues(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, struct gpunvme_queue **qp, struct gpunvme_dq *dq,
 			uint32_t queues)
 {
 	struct gpunvme_view view = GPUNVME_VIEW_INIT;
 	uint32_t i;
 
 	for (i = 0; i < queues; i++) {
-		must(gpunvme_qp_create(dev, gpu, NULL, &qp[i]));
-		must(gpunvme_qp_view(qp[i], &view, &dq[i]));
+		must(gpunvme_queue_create(dev, gpu, NULL, &qp[i]));
+		must(gpunvme_queue_view(qp[i], &view, &dq[i]));
 	}
 }
 
@@ -242,7 +242,7 @@ int main(int argc, char **argv)
 	uint32_t lanes = argc > 2 ? (uint32_t)strtoul(argv[2], NULL, 10) : 4, i;
 	uint64_t mib = argc > 3 ? strtoull(argv[3], NULL, 10) : 64;
 	struct gpunvme_ns_info ns = { .size = sizeof(ns) };
-	struct gpunvme_qp *qp[QUEUES];
+	struct gpunvme_queue *qp[QUEUES];
 	struct gpunvme_dq dq[QUEUES];
 	struct gpunvme_pagecache *cache;
 	struct gpunvme_mem *mem;
@@ -274,7 +274,7 @@ int main(int argc, char **argv)
 	measure(lanes, &w);
 	must(gpunvme_pagecache_destroy(cache));
 	for (i = 0; i < w.queues; i++)
-		must(gpunvme_qp_destroy(qp[i]));
+		must(gpunvme_queue_destroy(qp[i]));
 	must(gpunvme_dev_close(dev));
 	must(gpunvme_mem_free(mem));
 	gpunvme_gpu_close(gpu);

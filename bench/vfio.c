@@ -38,7 +38,7 @@ struct bench {
 	struct gpunvme_dev *dev;
 	struct gpunvme_gpu *gpu;
 	struct gpunvme_peer *vram;
-	struct gpunvme_qp *qp;
+	struct gpunvme_queue *qp;
 	struct gpunvme_mem *data;
 	struct gpunvme_dbuf dbuf;
 	struct gpunvme_dq dq;
@@ -94,9 +94,9 @@ static int measure(struct bench *b, const char *where)
 static int open_queue(struct bench *b)
 {
 	struct gpunvme_ns_info ns = { .size = sizeof(ns) };
-	int ret = gpunvme_qp_create(b->dev, b->gpu, NULL, &b->qp);
+	int ret = gpunvme_queue_create(b->dev, b->gpu, NULL, &b->qp);
 
-	ret = ret ? ret : gpunvme_qp_view(b->qp, NULL, &b->dq);
+	ret = ret ? ret : gpunvme_queue_view(b->qp, NULL, &b->dq);
 	ret = ret ? ret : gpunvme_ns_get_info(b->dev, 0, &ns);
 	if (ret)
 		return ret;
@@ -137,7 +137,7 @@ static int host_memory(struct bench *b, const char *uri)
 
 static void close_queue(struct bench *b)
 {
-	gpunvme_qp_destroy(b->qp);
+	gpunvme_queue_destroy(b->qp);
 	gpunvme_mem_free(b->data);
 	b->qp = NULL;
 	b->data = NULL;

@@ -95,21 +95,21 @@ static int run(const char *uri, const char *path, const char *copy)
 	struct gpunvme_dev *dev = NULL;
 	struct gpunvme_gpu *gpu = NULL;
 	struct gpunvme_mem *mem = NULL;
-	struct gpunvme_qp *qp = NULL;
+	struct gpunvme_queue *queue = NULL;
 	struct job job = { .status = { 0 } };
 	int ret = gpunvme_dev_open(uri, NULL, &dev);
 
 	ret = ret ? ret : gpunvme_gpu_open("cpu", NULL, &gpu);
 	ret = ret ? ret : gpunvme_file_open(dev, path, NULL, &file);
 	ret = ret ? ret : gpunvme_file_view(file, gpu, &job.file);
-	ret = ret ? ret : gpunvme_qp_create(dev, gpu, NULL, &qp);
-	ret = ret ? ret : gpunvme_qp_view(qp, NULL, &job.dq);
+	ret = ret ? ret : gpunvme_queue_create(dev, gpu, NULL, &queue);
+	ret = ret ? ret : gpunvme_queue_view(queue, NULL, &job.dq);
 	ret = ret ? ret : gpunvme_mem_alloc(gpu, (size_t)LANES * 2 * PIECE, NULL, &mem);
 	ret = ret ? ret : gpunvme_mem_map(mem, dev);
 	ret = ret ? ret : gpunvme_mem_dbuf(mem, dev, &job.buf);
 	ret = ret ? failed(gpunvme_errmsg()) : sum_up(&job, copy);
 	gpunvme_file_close(file);
-	gpunvme_qp_destroy(qp);
+	gpunvme_queue_destroy(queue);
 	gpunvme_mem_free(mem);
 	gpunvme_dev_close(dev);
 	gpunvme_gpu_close(gpu);

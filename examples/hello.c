@@ -23,15 +23,16 @@ static GPUNVME_DEVICE void read_two_blocks(void *arg)
 	job->status[thread] = gpunvme_read(&job->dq, &job->dbuf, pos, pos, len); /* at the same place in the buffer */
 }
 
-static int hello(const char *uri, struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, struct gpunvme_qp *qp, struct gpunvme_mem *mem)
+static int hello(const char *uri, struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, struct gpunvme_queue *queue,
+		 struct gpunvme_mem *mem)
 {
 	struct job job = { .status = { 0 } };
 	int started = 0;
 	int ret = gpunvme_dev_open(uri, NULL, &dev); /* the drive */
 
 	ret = ret ? ret : gpunvme_gpu_open("cpu", NULL, &gpu); /* the threads: CPU threads here */
-	ret = ret ? ret : gpunvme_qp_create(dev, gpu, NULL, &qp); /* a queue for them */
-	ret = ret ? ret : gpunvme_qp_view(qp, NULL, &job.dq); /* the kernel gets a copy of its description */
+	ret = ret ? ret : gpunvme_queue_create(dev, gpu, NULL, &queue); /* a queue for them */
+	ret = ret ? ret : gpunvme_queue_view(queue, NULL, &job.dq); /* the kernel gets a copy of its description */
 	ret = ret ? ret : gpunvme_mem_alloc(gpu, 8 << 12, NULL, &mem); /* a buffer */
 	ret = ret ? ret : gpunvme_mem_map(mem, dev); /* the drive may write there */
 	ret = ret ? ret : gpunvme_mem_dbuf(mem, dev, &job.dbuf); /* the kernel gets a copy of its description */
@@ -44,7 +45,7 @@ static int hello(const char *uri, struct gpunvme_dev *dev, struct gpunvme_gpu *g
 	for (int i = 0; i < 4 && !ret; i++)
 		printf("lane %d: %s, first byte %02x\n", i, gpunvme_strerror(job.status[i]),
 		       *((unsigned char *)gpunvme_mem_ptr(mem) + ((size_t)i * 2 << job.dq.lba_shift)));
-	gpunvme_qp_destroy(qp);
+	gpunvme_queue_destroy(queue);
 	gpunvme_mem_free(mem);
 	gpunvme_dev_close(dev);
 	gpunvme_gpu_close(gpu);

@@ -60,7 +60,7 @@ static GPUNVME_DEVICE void check_rounds(void *arg)
 	a->result[lane].nblocks = a->nblocks;
 }
 
-static void show_queue(const struct gpunvme_qp_info *q, uint32_t lanes, struct json_object *list)
+static void show_queue(const struct gpunvme_queue_info *q, uint32_t lanes, struct json_object *list)
 {
 	struct json_object *json;
 
@@ -81,8 +81,8 @@ static void show_queue(const struct gpunvme_qp_info *q, uint32_t lanes, struct j
 static int show_queues(const struct session *s, struct json_object *list)
 {
 	for (uint32_t i = 0; i < s->queues; i++) {
-		struct gpunvme_qp_info q = { .size = sizeof(q) };
-		int ret = gpunvme_qp_get_info(s->qp[i], &q);
+		struct gpunvme_queue_info q = { .size = sizeof(q) };
+		int ret = gpunvme_queue_get_info(s->qp[i], &q);
 
 		if (ret)
 			return failed("%s", why(ret));

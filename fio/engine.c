@@ -24,7 +24,7 @@ struct drive {
 
 struct job {
 	struct drive *drive;
-	struct gpunvme_qp *qp;
+	struct gpunvme_queue *qp;
 	struct gpunvme_mem *mem;
 	struct gpunvme_dq dq;
 	struct gpunvme_dbuf dbuf;
@@ -170,7 +170,7 @@ static int may_write(struct thread_data *td, struct drive *d)
 static int queue_open(struct thread_data *td, struct job *j)
 {
 	struct gpunvme_view view = GPUNVME_VIEW_INIT;
-	struct gpunvme_qp_opts opts = GPUNVME_QP_OPTS_INIT;
+	struct gpunvme_queue_opts opts = GPUNVME_QUEUE_OPTS_INIT;
 	int ret;
 
 	if (td->o.iodepth >= DEPTH_MAX / 2)
@@ -178,9 +178,9 @@ static int queue_open(struct thread_data *td, struct job *j)
 	for (opts.depth = 2; opts.depth <= td->o.iodepth;) /* a ring is full with one entry free */
 		opts.depth *= 2;
 	view.flags = td_write(td) ? GPUNVME_VIEW_WRITE : 0;
-	ret = gpunvme_qp_create(j->drive->dev, j->drive->gpu, &opts, &j->qp);
+	ret = gpunvme_queue_create(j->drive->dev, j->drive->gpu, &opts, &j->qp);
 	if (!ret)
-		ret = gpunvme_qp_view(j->qp, &view, &j->dq);
+		ret = gpunvme_queue_view(j->qp, &view, &j->dq);
 	if (ret)
 		return say(td, ret);
 	if (td_min_bs(td) % (1ull << j->dq.lba_shift))
@@ -194,7 +194,7 @@ static void cleanup(struct thread_data *td)
 
 	if (!j)
 		return;
-	gpunvme_qp_destroy(j->qp);
+	gpunvme_queue_destroy(j->qp);
 	if (j->drive)
 		drive_put(j->drive);
 	free(j->req);
@@ -248,7 +248,7 @@ static void iomem_free(struct thread_data *td)
 
 	if (!j)
 		return;
-	gpunvme_qp_destroy(j->qp); /* nothing moves any more */
+	gpunvme_queue_destroy(j->qp); /* nothing moves any more */
 	j->qp = NULL;
 	gpunvme_mem_free(j->mem);
 }

@@ -60,7 +60,7 @@ struct session {
 	gpunvme_dev *dev = nullptr;
 	gpunvme_gpu *gpu = nullptr;
 	gpunvme_mem *mem = nullptr;
-	std::vector<gpunvme_qp *> qp;
+	std::vector<gpunvme_queue *> qp;
 	gpunvme_dq *dq = nullptr;
 	gpunvme_dbuf dbuf;
 	struct gpunvme_ns_info ns = {};
@@ -115,29 +115,29 @@ static uint32_t safe_flags(const struct session &s)
 	check(gpunvme_gpu_litmus(s.dev, s.gpu, &opts, &seen));
 	if (seen.failed)
 		die("this machine does not keep the order that queues need: see `gpunvme litmus`");
-	return seen.qp_flags;
+	return seen.queue_flags;
 }
 
 /* Queues of @gpu. Those of the GPU have the safe @flags, those of the CPU need none. */
 static void open_queues(struct session &s, gpunvme_gpu *gpu, uint32_t count, uint32_t flags)
 {
 	struct gpunvme_view view = GPUNVME_VIEW_INIT;
-	struct gpunvme_qp_opts opts = GPUNVME_QP_OPTS_INIT;
+	struct gpunvme_queue_opts opts = GPUNVME_QUEUE_OPTS_INIT;
 
 	opts.flags = flags;
 	view.flags = GPUNVME_VIEW_WRITE;
 	s.qp.resize(count);
 	s.dq = (struct gpunvme_dq *)host_memory(count * sizeof(*s.dq));
 	for (uint32_t i = 0; i < count; i++) {
-		check(gpunvme_qp_create(s.dev, gpu, &opts, &s.qp[i]));
-		check(gpunvme_qp_view(s.qp[i], &view, &s.dq[i]));
+		check(gpunvme_queue_create(s.dev, gpu, &opts, &s.qp[i]));
+		check(gpunvme_queue_view(s.qp[i], &view, &s.dq[i]));
 	}
 }
 
 static void close_queues(struct session &s)
 {
-	for (gpunvme_qp *q : s.qp)
-		check(gpunvme_qp_destroy(q));
+	for (gpunvme_queue *q : s.qp)
+		check(gpunvme_queue_destroy(q));
 	free_host(s.dq);
 	s.qp.clear();
 }

@@ -4,10 +4,10 @@
  * a file that the host has opened.
  *
  * The same source compiles for AMD GPUs (HIP, clang 19 or newer), NVIDIA GPUs (nvcc, clang) and CPU threads (C11, C++17). A kernel
- * receives views: a struct gpunvme_dq (from gpunvme_qp_view) and struct gpunvme_dbuf (from gpunvme_mem_dbuf), for a volume a struct
- * gpunvme_dvol and struct gpunvme_dvbuf, for a file a struct gpunvme_dfile, too (from gpunvme_file_view). It passes them to the
- * functions below. The type of the first argument selects the function: a pointer to the queue, to the volume, or to the thread's
- * cursor, a struct gpunvme_cursor that names queue and file. A call that a source lacks does not compile:
+ * receives views: a struct gpunvme_dq (from gpunvme_queue_view) and struct gpunvme_dbuf (from gpunvme_mem_dbuf), for a volume a
+ * struct gpunvme_dvol and struct gpunvme_dvbuf, for a file a struct gpunvme_dfile, too (from gpunvme_file_view). It passes them to
+ * the functions below. The type of the first argument selects the function: a pointer to the queue, to the volume, or to the
+ * thread's cursor, a struct gpunvme_cursor that names queue and file. A call that a source lacks does not compile:
  *
  *                                                                          queue   volume   file
  *   gpunvme_read, _write                                                   yes     yes      yes
@@ -36,21 +36,21 @@
  *   by PRP lists.
  * - The queue's command time-out limits every wait. A queue on which a command timed out is poisoned. Commands in flight may still
  *   end with their own status, and new ones return -GPUNVME_ESHUTDOWN. The buffers of commands that never ended belong to the
- *   device until the host has destroyed or recovered the queue (gpunvme_qp_recover()).
+ *   device until the host has destroyed or recovered the queue (gpunvme_queue_recover()).
  * - Common results, not repeated below: -GPUNVME_EINVAL no bytes, no whole blocks, unaligned buffer, another kind of descriptor;
  *   -GPUNVME_ERANGE outside the window or the buffer; -GPUNVME_EMSGSIZE 2^32 blocks or more (gpunvme_block_*: 2^47 or more are
  *   -GPUNVME_ERANGE); -GPUNVME_EROFS a write through a view without GPUNVME_VIEW_WRITE; -GPUNVME_ESHUTDOWN; -GPUNVME_EPROTO the
  *   device broke the protocol; -GPUNVME_ENODEV the device disappeared while the command was in flight, and new commands return
- *   -GPUNVME_ESHUTDOWN, too; -GPUNVME_ETIMEDOUT; -GPUNVME_ECANCELED the host called gpunvme_qp_stop(); -GPUNVME_EPROTONOSUPPORT
+ *   -GPUNVME_ESHUTDOWN, too; -GPUNVME_ETIMEDOUT; -GPUNVME_ECANCELED the host called gpunvme_queue_stop(); -GPUNVME_EPROTONOSUPPORT
  *   the descriptor is of another version than this header, or is none.
- * - Files. The cursor's queue must have the file's blocks: take a view of the whole namespace (gpunvme_qp_view()), of the struct
+ * - Files. The cursor's queue must have the file's blocks: take a view of the whole namespace (gpunvme_queue_view()), of the struct
  *   gpunvme_dev by which the file was opened. `pos` counts from the first byte of the file. A read may begin and end at any byte.
  *   Whole blocks move between drive and buffer without a copy if the position is a multiple of the block and the buffer's IOVA a
  *   multiple of 4. Other blocks go through the thread's own place in the buffer, cursor.bounce, and the thread copies their bytes.
  *   Holes, and blocks that were allocated and never written, read as zeroes. A call ends at the end of the file, and a read of 0
  *   bytes returns 0. cursor.done is the number of bytes that the call has moved, also when it fails.
  * - gpunvme_lane() is a thread's number in the launch (x dimension), and gpunvme_lanes() the number of threads.
- * - -DGPUNVME_COUNTERS=0 leaves out what GPUNVME_QP_STATS and GPUNVME_QP_LATENCY request. Then nothing is counted.
+ * - -DGPUNVME_COUNTERS=0 leaves out what GPUNVME_QUEUE_STATS and GPUNVME_QUEUE_LATENCY request. Then nothing is counted.
  */
 #ifndef GPUNVME_DEVICE_H
 #define GPUNVME_DEVICE_H

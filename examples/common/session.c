@@ -45,7 +45,7 @@ void session_close(struct session *s)
 	int held;
 
 	for (uint32_t i = 0; s->qp && i < s->queues; i++)
-		gpunvme_qp_destroy(s->qp[i]);
+		gpunvme_queue_destroy(s->qp[i]);
 	held = gpunvme_mem_free(s->mem);
 	gpunvme_dev_close(s->dev);
 	if (held)
@@ -97,15 +97,15 @@ int session_has(const struct session *s, const struct stat *file)
 
 static int session_open_queue(struct session *s, const struct session_opts *o, const struct gpunvme_view *view, uint32_t i)
 {
-	struct gpunvme_qp_opts opts = GPUNVME_QP_OPTS_INIT;
+	struct gpunvme_queue_opts opts = GPUNVME_QUEUE_OPTS_INIT;
 	int ret;
 
 	opts.depth = o->depth;
-	opts.flags = GPUNVME_QP_STATS | o->queue_flags | (o->forward ? GPUNVME_QP_FORWARD : 0) |
-		     (o->cmb ? GPUNVME_QP_CMB : 0) | (o->invalidate ? GPUNVME_QP_INVALIDATE : 0);
+	opts.flags = GPUNVME_QUEUE_STATS | o->queue_flags | (o->forward ? GPUNVME_QUEUE_FORWARD : 0) |
+		     (o->cmb ? GPUNVME_QUEUE_CMB : 0) | (o->invalidate ? GPUNVME_QUEUE_INVALIDATE : 0);
 	opts.cmd_timeout_ms = o->timeout_ms;
-	ret = gpunvme_qp_create(s->dev, s->gpu, &opts, &s->qp[i]);
-	return ret ? ret : gpunvme_qp_view(s->qp[i], view, &s->dq[i]);
+	ret = gpunvme_queue_create(s->dev, s->gpu, &opts, &s->qp[i]);
+	return ret ? ret : gpunvme_queue_view(s->qp[i], view, &s->dq[i]);
 }
 
 static int session_settle_counts(struct session *s, const struct session_opts *o)
@@ -144,7 +144,7 @@ int session_on_gpu(const struct session *s)
 int session_open_queues(struct session *s, const struct session_opts *o, uint32_t flags, uint64_t lba, uint64_t nblocks)
 {
 	struct gpunvme_view view = { sizeof(view), flags, 0, lba, nblocks };
-	struct gpunvme_qp_info info = { .size = sizeof(info) };
+	struct gpunvme_queue_info info = { .size = sizeof(info) };
 	int ret = session_open_gpu(s, o);
 
 	if (ret != GO_ON)
@@ -163,7 +163,7 @@ int session_open_queues(struct session *s, const struct session_opts *o, uint32_
 		if (ret)
 			return failed("%s", why(ret));
 	}
-	ret = gpunvme_qp_get_info(s->qp[0], &info);
+	ret = gpunvme_queue_get_info(s->qp[0], &info);
 	if (ret)
 		return failed("%s", why(ret));
 	memcpy(s->rung, info.rung, sizeof(s->rung));

@@ -34,11 +34,11 @@ struct session_opts {
 	int verbose;
 	int forward;	      /* a CPU thread rings the doorbells */
 	int cmb;	      /* submission queues in the drive's memory */
-	int invalidate;	      /* GPUNVME_QP_INVALIDATE */
+	int invalidate;	      /* GPUNVME_QUEUE_INVALIDATE */
 	int fua;	      /* what is written is on the media at once */
 	int read_only;	      /* as ro=1 in the URI */
 	int copies;	      /* the program has no kernel of its own, so that lanes of any kind will do: session_copy() */
-	uint32_t queue_flags; /* more of enum gpunvme_qp_flags */
+	uint32_t queue_flags; /* more of enum gpunvme_queue_flags */
 	uint32_t timeout_ms;  /* of a command; 0: the library's */
 };
 #define SESSION_OPTS_INIT                                                                                                          \
@@ -109,7 +109,7 @@ struct session {
 	struct gpunvme_dev *dev;
 	struct gpunvme_gpu *gpu;
 	struct gpunvme_mem *mem;
-	struct gpunvme_qp **qp;
+	struct gpunvme_queue **qp;
 	struct gpunvme_dq *dq; /* one view for each queue */
 	struct gpunvme_dbuf dbuf;
 	struct gpunvme_dev_info info;

@@ -46,7 +46,7 @@ struct session {
 	gpunvme_dev *dev = nullptr;
 	gpunvme_gpu *gpu = nullptr;
 	gpunvme_mem *mem = nullptr;
-	std::vector<gpunvme_qp *> qp;
+	std::vector<gpunvme_queue *> qp;
 	gpunvme_dq *dq = nullptr; /* a view of each queue, for kernels */
 	int *status = nullptr;	  /* of each lane: 0, or why it stopped */
 	gpunvme_dbuf dbuf;
@@ -71,8 +71,8 @@ struct session {
 		check(cudaMallocManaged(&status, LANES * sizeof(*status)), "cudaMallocManaged");
 		memset(status, 0, LANES * sizeof(*status));
 		for (size_t i = 0; i < qp.size(); i++) {
-			check(gpunvme_qp_create(dev, gpu, nullptr, &qp[i]));
-			check(gpunvme_qp_view(qp[i], &window, &dq[i]));
+			check(gpunvme_queue_create(dev, gpu, nullptr, &qp[i]));
+			check(gpunvme_queue_view(qp[i], &window, &dq[i]));
 		}
 	}
 
@@ -105,8 +105,8 @@ struct session {
 
 	void close()
 	{
-		for (gpunvme_qp *q : qp)
-			gpunvme_qp_destroy(q);
+		for (gpunvme_queue *q : qp)
+			gpunvme_queue_destroy(q);
 		gpunvme_mem_free(mem);
 		gpunvme_dev_close(dev);
 		gpunvme_gpu_close(gpu);

@@ -55,10 +55,10 @@ static inline int front_busy(front_stream *stream)
 /* Of the queues; what follows is the same for both. */
 static inline void front_queues(struct front *f, const gpunvme_dq &first)
 {
-	struct gpunvme_qp_info qp = {};
+	struct gpunvme_queue_info qp = {};
 
 	qp.size = sizeof(qp);
-	check(gpunvme_qp_get_info(front_session.qp[0], &qp));
+	check(gpunvme_queue_get_info(front_session.qp[0], &qp));
 	f->dq = front_session.dq;
 	f->depth = qp.depth;
 	f->ticks = first.ticks_per_ms;

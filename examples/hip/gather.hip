@@ -47,7 +47,7 @@ __global__ void gather(const gpunvme_dq *queues, uint32_t count, gpunvme_dbuf wo
 static uint64_t walk_again(const session &s, uint32_t lane, uint64_t pieces, uint64_t steps)
 {
 	gpunvme_gpu *cpu;
-	gpunvme_qp *qp;
+	gpunvme_queue *qp;
 	gpunvme_mem *mem;
 	gpunvme_dq dq;
 	gpunvme_dbuf dbuf;
@@ -55,8 +55,8 @@ static uint64_t walk_again(const session &s, uint32_t lane, uint64_t pieces, uin
 	uint64_t sum = mix(lane + 1);
 
 	check(gpunvme_gpu_open("cpu", nullptr, &cpu));
-	check(gpunvme_qp_create(s.dev, cpu, nullptr, &qp));
-	check(gpunvme_qp_view(qp, nullptr, &dq));
+	check(gpunvme_queue_create(s.dev, cpu, nullptr, &qp));
+	check(gpunvme_queue_view(qp, nullptr, &dq));
 	check(gpunvme_mem_alloc(cpu, PIECE, nullptr, &mem));
 	check(gpunvme_mem_map(mem, s.dev));
 	check(gpunvme_mem_dbuf(mem, s.dev, &dbuf));
@@ -67,7 +67,7 @@ static uint64_t walk_again(const session &s, uint32_t lane, uint64_t pieces, uin
 		check(gpunvme_run_copy(cpu, &dq, 1, &dbuf, &copy));
 		sum = digest(sum, (const uint64_t *)gpunvme_mem_ptr(mem));
 	}
-	gpunvme_qp_destroy(qp);
+	gpunvme_queue_destroy(qp);
 	gpunvme_mem_free(mem);
 	gpunvme_gpu_close(cpu);
 	return sum;

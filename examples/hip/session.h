@@ -121,7 +121,7 @@ struct buffer {
 struct session {
 	gpunvme_dev *dev = nullptr;
 	gpunvme_gpu *gpu = nullptr;
-	std::vector<gpunvme_qp *> qp;
+	std::vector<gpunvme_queue *> qp;
 	std::vector<gpunvme_dq> view; /* one for each queue */
 	gpunvme_dq *dq = nullptr;     /* the same in the GPU's memory */
 	uint32_t queues = 0;
@@ -147,35 +147,35 @@ struct session {
 		qp.resize(queues);
 		view.resize(queues);
 		for (uint32_t i = 0; i < queues; i++) {
-			check(gpunvme_qp_create(dev, gpu, nullptr, &qp[i]));
-			check(gpunvme_qp_view(qp[i], &window, &view[i]));
+			check(gpunvme_queue_create(dev, gpu, nullptr, &qp[i]));
+			check(gpunvme_queue_view(qp[i], &window, &view[i]));
 		}
 		rung = rung_of(qp[0]);
 		check(hipMalloc((void **)&dq, queues * sizeof(*dq)), "no memory on the GPU");
 		check(hipMemcpy(dq, view.data(), queues * sizeof(*dq), hipMemcpyHostToDevice), "hipMemcpy");
 	}
 
-	static std::string rung_of(gpunvme_qp *q)
+	static std::string rung_of(gpunvme_queue *q)
 	{
-		struct gpunvme_qp_info about = {};
+		struct gpunvme_queue_info about = {};
 
 		about.size = sizeof(about);
-		check(gpunvme_qp_get_info(q, &about));
+		check(gpunvme_queue_get_info(q, &about));
 		return about.rung;
 	}
 
 	/* One queue less, for somebody else; no kernel runs on it. */
 	void release_queue()
 	{
-		gpunvme_qp_destroy(qp.back());
+		gpunvme_queue_destroy(qp.back());
 		qp.pop_back();
 		queues--;
 	}
 
 	void close()
 	{
-		for (gpunvme_qp *q : qp)
-			gpunvme_qp_destroy(q);
+		for (gpunvme_queue *q : qp)
+			gpunvme_queue_destroy(q);
 		(void)hipFree(dq);
 		gpunvme_dev_close(dev);
 		gpunvme_gpu_close(gpu);

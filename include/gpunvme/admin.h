@@ -102,7 +102,7 @@ GPUNVME_API int gpunvme_pci_bind(const char *address, const char *user);
  */
 GPUNVME_API int gpunvme_pci_unbind(const char *address);
 
-/* The predicates are those that gpunvme_dev_open(), gpunvme_gpu_open() and gpunvme_qp_create() themselves ask. */
+/* The predicates are those that gpunvme_dev_open(), gpunvme_gpu_open() and gpunvme_queue_create() themselves ask. */
 enum gpunvme_verdict {
 	GPUNVME_VERDICT_OK = 0,
 	GPUNVME_VERDICT_LIMIT = 1,  /* works, but not for everything */

@@ -125,7 +125,7 @@ GPUNVME_API int gpunvme_dev_open(const char *uri, const struct gpunvme_dev_opts 
  * Queue pairs and mappings of @dev must be gone before; those that are not are torn down here, in the lawful order (stop DMA,
  * unmap, free). No other thread may use @dev any more, nor the queue pairs that it still has, whatever it returns. Memory
  * that lies in it (gpunvme_mem_cmb()) has to be freed by its caller first: until then it returns -EBUSY, and nothing has ended.
- * Return: 0 the device is gone, with its queue pairs, also those that gpunvme_qp_destroy() could not delete, and no memory is
+ * Return: 0 the device is gone, with its queue pairs, also those that gpunvme_queue_destroy() could not delete, and no memory is
  * mapped to it any more; -EBUSY the controller obeys neither its registers nor a function reset, or a mapping could not be undone:
  * it may still write to what is mapped. The device then lives on, dead: call again when it was reset or has lost its power, or end
  * the process, which resets it.
@@ -137,11 +137,11 @@ GPUNVME_API int gpunvme_dev_close(struct gpunvme_dev *dev);
  * @dev: an open device, also one that is dead
  *
  * By its registers; where that fails, or the controller does not take back what was set, by a function reset (docs/reliability.md).
- * All queues end for their lanes as by gpunvme_qp_recover(), and are created again; features that were set by this program are set
- * again; memory stays mapped. An admin command under way is not waited for: it ends with -ESHUTDOWN. A queue whose destruction was
- * refused (-EBUSY) can be destroyed afterwards. Any thread may call it.
+ * All queues end for their lanes as by gpunvme_queue_recover(), and are created again; features that were set by this program are
+ * set again; memory stays mapped. An admin command under way is not waited for: it ends with -ESHUTDOWN. A queue whose destruction
+ * was refused (-EBUSY) can be destroyed afterwards. Any thread may call it.
  * Return: 0; -ENODEV it is gone; -ESHUTDOWN gpunvme_dev_close() was called; -ETIMEDOUT, -EIO neither way brought it back: it is
- * dead, and lanes get -GPUNVME_ENODEV; otherwise as gpunvme_qp_recover() of the first queue that did not come back.
+ * dead, and lanes get -GPUNVME_ENODEV; otherwise as gpunvme_queue_recover() of the first queue that did not come back.
  */
 GPUNVME_API int gpunvme_dev_reset(struct gpunvme_dev *dev);
 
@@ -187,7 +187,7 @@ struct gpunvme_dev_info {
 };
 
 enum gpunvme_cmb_holds {
-	GPUNVME_CMB_QUEUES = 1u << 0, /* submission queues: GPUNVME_QP_CMB */
+	GPUNVME_CMB_QUEUES = 1u << 0, /* submission queues: GPUNVME_QUEUE_CMB */
 	GPUNVME_CMB_LISTS = 1u << 1,  /* PRP lists: GPUNVME_MEM_CMB_LISTS */
 	GPUNVME_CMB_DATA = 1u << 2    /* data: gpunvme_mem_cmb() */
 };
@@ -212,9 +212,9 @@ GPUNVME_API int gpunvme_dev_get_info(const struct gpunvme_dev *dev, struct gpunv
  * @result: dword 0 of the completion; may be NULL
  *
  * For commands this API has no function for. Commands that create or delete queues are refused, they would pull the ground from
- * under gpunvme_qp_create(). Any thread may call it; commands run one at a time. A Set Features that succeeds is kept, to be sent
- * again after a reset. Format NVM, and Namespace Management and Attachment that delete or detach, change blocks under the views of
- * queues: they are refused while the device has queues, and no queue can be made while they run.
+ * under gpunvme_queue_create(). Any thread may call it; commands run one at a time. A Set Features that succeeds is kept, to be
+ * sent again after a reset. Format NVM, and Namespace Management and Attachment that delete or detach, change blocks under the
+ * views of queues: they are refused while the device has queues, and no queue can be made while they run.
  * Return: 0; -ESHUTDOWN the controller is dead, or was reset meanwhile: send it again; -EINVAL; -EPERM for a refused opcode, or one
  * that can write media on a read-only device; -EBUSY it changes blocks, and the device has queues: destroy them first; or a
  * positive NVMe status.
@@ -263,7 +263,7 @@ GPUNVME_API int gpunvme_dev_set_feature(struct gpunvme_dev *dev, uint8_t fid, ui
  * after an event a program calls this library (take new views, close, open again). A callback on a thread of the library, with its
  * locks held, could not allow that. A descriptor also fits the loop that the program already has.
  */
-struct gpunvme_qp;
+struct gpunvme_queue;
 struct gpunvme_mem;
 
 enum gpunvme_state {
@@ -293,7 +293,7 @@ GPUNVME_API int gpunvme_dev_state(struct gpunvme_dev *dev, struct gpunvme_dev_st
 enum gpunvme_event_type {
 	GPUNVME_EVENT_RESET = 1,    /* the controller was reset and is alive: take new views of all queues */
 	GPUNVME_EVENT_LOST,         /* it is dead or removed: gpunvme_dev_state() says which, why says what ended it */
-	GPUNVME_EVENT_RECOVERED,    /* a queue was recovered: take a new view of qp */
+	GPUNVME_EVENT_RECOVERED,    /* a queue was recovered: take a new view of queue */
 	GPUNVME_EVENT_MEM_REVOKED,  /* the device in whose BAR memory lies took it away: all queues have ended; map mem again */
 	GPUNVME_EVENT_NAMESPACE,    /* a namespace was added, removed or changed: gpunvme_ns_list(), gpunvme_ns_get_info() */
 	GPUNVME_EVENT_HEALTH,       /* spare, temperature, reliability or read-only: see log page 0x02, gpunvme_doctor_drive() */
@@ -306,7 +306,7 @@ struct gpunvme_event {
 	uint32_t type;          /* enum gpunvme_event_type; a later version may know more */
 	uint32_t missed;        /* events that found no room before this one */
 	uint64_t generation;    /* of the device when it happened */
-	struct gpunvme_qp *qp;  /* or NULL; to compare with: it may be destroyed meanwhile */
+	struct gpunvme_queue *queue; /* or NULL; to compare with: it may be destroyed meanwhile */
 	struct gpunvme_mem *mem; /* or NULL; the same */
 	uint32_t detail;        /* NAMESPACE to CONTROLLER: dword 0 that the controller told it with (Base Specification 5.2); else 0 */
 	uint32_t reserved;

@@ -257,7 +257,7 @@ GPUNVME_STATIC_ASSERT(sizeof(struct gpunvme_req) == 24, "req layout");
 /*
  * Several queues as one: those of one controller, or of several controllers that form a striped volume. Block b of the volume lies
  * in stripe s = b >> stripe_shift, on member s mod members, there in stripe s / members. A lane needs not know: which queue it
- * uses follows from its block and from where it runs. See volume.h (host) and device/volume.h (kernels).
+ * uses follows from its block and from where it runs. See queue.h (host) and device/volume.h (kernels).
  */
 struct gpunvme_dvol {
 	struct gpunvme_head head; /* GPUNVME_KIND_VOLUME */

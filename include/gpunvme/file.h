@@ -101,7 +101,7 @@ struct gpunvme_file_opts {
  * another one, or has been written to since; -ERANGE the map has blocks that the namespace has not; -EXDEV the block device is not
  * served by this library, or from another namespace; -EACCES mounted, and not root; -EUCLEAN it is damaged, or knows itself that it
  * has errors; -ENXIO no such partition; -EROFS; -ENOMEM; -ECHILD; what the progress function answered; otherwise as open(),
- * gpunvme_qp_create() and gpunvme_read().
+ * gpunvme_queue_create() and gpunvme_read().
  */
 GPUNVME_API int gpunvme_file_open(struct gpunvme_dev *dev, const char *name, const struct gpunvme_file_opts *opts,
 				  struct gpunvme_file **file);
@@ -200,8 +200,9 @@ GPUNVME_API int gpunvme_file_check(const struct gpunvme_file *file, uint32_t fir
  * - Root that clears the flag (chattr -i). A process that then opens it for writing waits until the kernel's lease ends
  *   (/proc/sys/fs/lease-break-time, 45 s), and the check reports it (-ESTALE).
  * - What goes around files: writing to the block device, and gpunvme_write().
- * - A write of a kernel that is late. One that timed out may still be carried out until gpunvme_qp_recover() or gpunvme_dev_reset()
- *   is 0, and what a process had sent to a server (`vfio-user:`) before it died, until that has noticed: give it back after that.
+ * - A write of a kernel that is late. One that timed out may still be carried out until gpunvme_queue_recover() or
+ *   gpunvme_dev_reset() is 0, and what a process had sent to a server (`vfio-user:`) before it died, until that has noticed: give
+ *   it back after that.
  *
  * Holes and what was only preallocated stay so: kernels that write there get -GPUNVME_EOPNOTSUPP (device.h).
  *

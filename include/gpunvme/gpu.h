@@ -149,7 +149,7 @@ struct gpunvme_litmus_opts {
 	/* NULL, or called on the caller's thread now and then: commands of all tests so far, of as many as there will be. */
 	void (*progress)(void *ctx, uint64_t done, uint64_t total);
 	void *progress_ctx;
-	uint32_t qp_flags; /* GPUNVME_QP_VRAM: rings and data in the GPU's memory; or 0: in the host's */
+	uint32_t queue_flags; /* GPUNVME_QUEUE_VRAM: rings and data in the GPU's memory; or 0: in the host's */
 	/*
 	 * Where the data lies: GPUNVME_MEM_HOST, _HUGE, _SHARED, _VRAM, _HIP or _DRM; 0: with the rings. Other memory than theirs
 	 * is for a controller in software: on a drive data and rings lie together (-EXDEV).
@@ -174,11 +174,11 @@ struct gpunvme_litmus {
 	uint32_t stride; /* sizeof(struct gpunvme_litmus_result) */
 	uint32_t tests;  /* in `test` */
 	/*
-	 * What was proven, as flags for gpunvme_qp_create() on the same controller and GPU: GPUNVME_QP_CQE16, GPUNVME_QP_NO_READBACK.
-	 * CQE16 alone may fail without harm: it allows a shortcut. Where GPUNVME_QP_VRAM was asked for, with that flag, or 0 when
-	 * something failed: nothing was proven of memory of the host.
+	 * What was proven, as flags for gpunvme_queue_create() on the same controller and GPU: GPUNVME_QUEUE_CQE16,
+	 * GPUNVME_QUEUE_NO_READBACK. CQE16 alone may fail without harm: it allows a shortcut. Where GPUNVME_QUEUE_VRAM was asked for,
+	 * with that flag, or 0 when something failed: nothing was proven of memory of the host.
 	 */
-	uint32_t qp_flags;
+	uint32_t queue_flags;
 	uint32_t failed; /* tests but CQE16 that failed: queues of this kind lose data here */
 	struct gpunvme_litmus_result test[GPUNVME_LITMUS_TESTS];
 };
@@ -196,7 +196,7 @@ struct gpunvme_litmus {
  * Takes seconds to minutes. Each test has a queue pair of its own. Any thread may call it, several at a time.
  * Return: 0 the tests ran, and @result says what they found; -EINVAL bad arguments, other flags; -ENOENT, -EOPNOTSUPP no namespace
  * to read, or with GPUNVME_LITMUS_COPIES a GPU without HIP or memory that HIP does not reach; -ENODEV no HIP, or it does not see
- * this GPU; what gpunvme_qp_create() and gpunvme_mem_alloc() return; a positive NVMe status when a block cannot be read at all.
+ * this GPU; what gpunvme_queue_create() and gpunvme_mem_alloc() return; a positive NVMe status when a block cannot be read at all.
  */
 GPUNVME_API int gpunvme_gpu_litmus(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, const struct gpunvme_litmus_opts *opts,
 				   struct gpunvme_litmus *result);

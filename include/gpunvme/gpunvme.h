@@ -5,9 +5,9 @@
  * The host side in five steps (each header explains its functions):
  *   gpunvme_dev_open()   a controller          dev.h
  *   gpunvme_gpu_open()   where lanes run       gpu.h
- *   gpunvme_qp_create()  a queue pair          qp.h
+ *   gpunvme_queue_create()  a queue            queue.h
  *   gpunvme_mem_alloc(), gpunvme_mem_map()     mem.h
- *   gpunvme_qp_view(), gpunvme_mem_dbuf()      what a kernel receives
+ *   gpunvme_queue_view(), gpunvme_mem_dbuf()   what a kernel receives
  * The kernel side is <gpunvme/device.h>.
  */
 #ifndef GPUNVME_H
@@ -21,11 +21,10 @@
 #include <gpunvme/mem.h>
 #include <gpunvme/ns.h>
 #include <gpunvme/pagecache.h>
-#include <gpunvme/qp.h>
+#include <gpunvme/queue.h>
 #include <gpunvme/run.h>
 #include <gpunvme/serve.h>
 #include <gpunvme/spec.h>
 #include <gpunvme/status.h>
-#include <gpunvme/volume.h>
 
 #endif

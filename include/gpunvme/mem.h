@@ -7,6 +7,7 @@
  *   gpunvme_peer_open, gpunvme_mem_bar     the same of memory in another PCI device
  *   gpunvme_mem_map                   let a device reach it
  *   gpunvme_mem_dbuf                  what a kernel needs to use it; gpunvme_mem_dbuf_for: a kernel of another GPU
+ *   gpunvme_mem_map_queue             both for all devices of a queue; gpunvme_mem_unmap_queue
  *   gpunvme_mem_unmap, gpunvme_mem_free
  *   gpunvme_mem_get, gpunvme_mem_put     all of that at once for a pointer of the caller, from a cache
  */
@@ -21,6 +22,7 @@ extern "C" {
 #endif
 
 struct gpunvme_mem;
+struct gpunvme_queue;
 
 enum gpunvme_mem_flags {
 	GPUNVME_MEM_HUGE = 1u << 0, /* 2 MiB pages; falls back to small pages, with one log line, where the system has none */
@@ -46,9 +48,9 @@ struct gpunvme_mem_opts {
  * @opts: NULL for the defaults
  * @mem:  set on success; the caller owns it
  *
- * It is memory of the host, or the GPU's own once a queue of that GPU lies in it (gpunvme_qp_info.rung: "vram"): create the queue
- * first. gpunvme_mem_ptr() of the latter may be NULL. The memory is zeroed, locked where the limits allow it, and not inherited
- * over fork(). Once a queue of that GPU is one of a vfio-user: controller, memory of the host has a descriptor, as by
+ * It is memory of the host, or the GPU's own once a queue of that GPU lies in it (gpunvme_queue_info.rung: "vram"): create the
+ * queue first. gpunvme_mem_ptr() of the latter may be NULL. The memory is zeroed, locked where the limits allow it, and not
+ * inherited over fork(). Once a queue of that GPU is one of a vfio-user: controller, memory of the host has a descriptor, as by
  * GPUNVME_MEM_SHARED, so that it can be mapped there. Any thread may call it.
  * Return: 0; -EINVAL zero length, bad option; -ENOMEM; -EMFILE no descriptor; -EOPNOTSUPP memory of the GPU is not possible; -EIO
  * the GPU has failed. With GPUNVME_MEM_HIP or _DRM also -EOPNOTSUPP the GPU is another vendor's, -ENODEV the library that the
@@ -148,8 +150,8 @@ GPUNVME_API int gpunvme_mem_map(struct gpunvme_mem *mem, struct gpunvme_dev *dev
  *
  * The caller makes sure that no command uses the buffer. Descriptors made by gpunvme_mem_dbuf() become invalid. Its PRP lists,
  * about 1/256 of its size and two pages at least (more where the drive takes stricter lists), stay @dev's until every command that
- * is in flight now has ended. If a command never ends, each map and unmap leaks its lists until gpunvme_qp_recover() or
- * gpunvme_qp_destroy() of its queue.
+ * is in flight now has ended. If a command never ends, each map and unmap leaks its lists until gpunvme_queue_recover() or
+ * gpunvme_queue_destroy() of its queue.
  * Return: 0, also when it was not mapped, or when a GPU whose context has ended does not let go of the bytes: gpunvme_mem_free()
  * then returns -EBUSY; -EBUSY when a poisoned queue of @dev still has commands in flight, or the device is using the memory right
  * now: destroy the queue first. Where no IOMMU keeps commands from it, as from memory in the drive or lists there, -EBUSY also
@@ -164,7 +166,7 @@ GPUNVME_API int gpunvme_mem_unmap(struct gpunvme_mem *mem, struct gpunvme_dev *d
  * @dbuf: filled; plain data, valid until the memory is unmapped from @dev
  *
  * Any thread may call it. Return: 0; -EINVAL when it is not mapped to @dev; -ESTALE when it was taken away; -EOPNOTSUPP its GPU
- * caches it, and views for writing were given out without GPUNVME_VIEW_FENCED (gpunvme_qp_view()); -EIO, -ENOMEM.
+ * caches it, and views for writing were given out without GPUNVME_VIEW_FENCED (gpunvme_queue_view()); -EIO, -ENOMEM.
  */
 GPUNVME_API int gpunvme_mem_dbuf(const struct gpunvme_mem *mem, const struct gpunvme_dev *dev, struct gpunvme_dbuf *dbuf);
 
@@ -182,6 +184,27 @@ GPUNVME_API int gpunvme_mem_dbuf(const struct gpunvme_mem *mem, const struct gpu
  */
 GPUNVME_API int gpunvme_mem_dbuf_for(struct gpunvme_mem *mem, struct gpunvme_dev *dev, struct gpunvme_gpu *gpu,
 				     struct gpunvme_dbuf *dbuf);
+
+/**
+ * gpunvme_mem_map_queue() - let every device of a queue read and write a memory, and describe it to kernels
+ * @mem:   the memory
+ * @queue: the queue; its kernels use a struct gpunvme_dvol
+ * @dvbuf: filled; plain data, valid until gpunvme_mem_unmap_queue() or gpunvme_queue_destroy()
+ *
+ * May be called again for the same memory. Any thread may call it. Return: 0; -EINVAL; otherwise as gpunvme_mem_map() and
+ * gpunvme_mem_dbuf() for each device.
+ */
+GPUNVME_API int gpunvme_mem_map_queue(struct gpunvme_mem *mem, struct gpunvme_queue *queue, struct gpunvme_dvbuf *dvbuf);
+
+/**
+ * gpunvme_mem_unmap_queue() - end that
+ * @mem:   the memory
+ * @queue: the queue
+ *
+ * The caller makes sure that no command uses the buffer. Any thread may call it.
+ * Return: 0, also when it was not mapped; -EINVAL; -EBUSY as gpunvme_mem_unmap(), then it is still mapped to some devices.
+ */
+GPUNVME_API int gpunvme_mem_unmap_queue(struct gpunvme_mem *mem, struct gpunvme_queue *queue);
 
 /**
  * gpunvme_mem_ptr() - the CPU's address of the memory

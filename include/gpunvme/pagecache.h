@@ -19,7 +19,7 @@
 #include <gpunvme/dq.h>
 #include <gpunvme/file.h>
 #include <gpunvme/gpu.h>
-#include <gpunvme/volume.h>
+#include <gpunvme/queue.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -61,7 +61,7 @@ struct gpunvme_pagecache_opts {
 	uint64_t lba;       /* first block of the window, of the namespace, file or volume */
 	uint64_t nblocks;   /* blocks of the window; 0: up to the end */
 	struct gpunvme_file *file;     /* pages of this file, which must outlive the cache; else NULL */
-	struct gpunvme_volume *volume; /* pages of this volume; else NULL */
+	struct gpunvme_queue *volume; /* pages of this volume; else NULL */
 };
 #define GPUNVME_PAGECACHE_OPTS_INIT { sizeof(struct gpunvme_pagecache_opts), 0, 0, 0, 0, 0, 0, NULL, NULL }
 
@@ -117,8 +117,8 @@ GPUNVME_API int gpunvme_pagecache_destroy(struct gpunvme_pagecache *cache);
  * or it has changed, and nothing was written, because its blocks may be another file's, as gpunvme_file_check(); -ENODEV the
  * device, or one of the volume's, was closed, or is gone; -EXDEV the namespace has blocks of another size by now; -EIO the
  * threads' memory cannot be read, or a kernel has overwritten the words of the cache; the first failure of a write or of the
- * Flush, as gpunvme_run_copy(); as gpunvme_qp_create() and gpunvme_mem_alloc(). After any failure, pages that are not on the drive
- * remain changed.
+ * Flush, as gpunvme_run_copy(); as gpunvme_queue_create() and gpunvme_mem_alloc(). After any failure, pages that are not on the
+ * drive remain changed.
  */
 GPUNVME_API int gpunvme_pagecache_flush(struct gpunvme_pagecache *cache);
 
@@ -149,8 +149,8 @@ GPUNVME_API int gpunvme_pagecache_view_v(struct gpunvme_pagecache *cache, struct
  * The view outlives the queues: after a recovery take only the views of the queues anew. A frame whose read was given up (a
  * time-out, a stop, a queue that ended) is lost, because the device may still write there; info.lost counts it. This call gives
  * such frames back, also to running kernels, if no queue of the device, or of the volume's devices, has a command in flight
- * (gpunvme_qp_info.in_flight). That is so after the recovery of a queue that ended, or when a thread has taken the completions of
- * a queue that was stopped (qp.h). When all frames are lost, gpunvme_page_get() returns -GPUNVME_EAGAIN until then, or
+ * (gpunvme_queue_info.in_flight). That is so after the recovery of a queue that ended, or when a thread has taken the completions
+ * of a queue that was stopped (queue.h). When all frames are lost, gpunvme_page_get() returns -GPUNVME_EAGAIN until then, or
  * -GPUNVME_ESHUTDOWN by a queue that has ended. Any thread may call it.
  * Return: 0; -EINVAL; -EPROTONOSUPPORT the caller was compiled with another version of dq.h; as gpunvme_mem_dbuf().
  */

@@ -161,8 +161,8 @@ struct gpunvme_run {
  * Each transfer gets its own `result`:
  * - The bytes that were moved. These are fewer than `len` only for a read across the end of a file.
  * - -GPUNVME_EIO an NVMe command failed, and `status` says how. -GPUNVME_ECANCELED with GPUNVME_RUN_STOP: a transfer before it
- *   failed; else gpunvme_qp_stop(). Otherwise as gpunvme_read() and gpunvme_write() of <gpunvme/device.h> for the queue, the volume
- *   or the file. Then any part of the range may have been moved: a buffer holds no data after a failed read.
+ *   failed; else gpunvme_queue_stop(). Otherwise as gpunvme_read() and gpunvme_write() of <gpunvme/device.h> for the queue, the
+ *   volume or the file. Then any part of the range may have been moved: a buffer holds no data after a failed read.
  * - -GPUNVME_EAGAIN it was not begun, or is not complete. Each wave begins with this value for its own transfers, and when the
  *   kernel has ended no transfer has an old result. A CPU that looks before that sets it in the whole list before the call.
  * A thread stores the result after the data. A CPU may look at it with acquire semantics while the kernel runs.

@@ -118,7 +118,7 @@ struct gpunvme_ublk_opts {
  * the caller has to prevent that, as for two hosts on one drive. Any thread may call it.
  * Return: 0; -EINVAL; -EOPNOTSUPP no ublk_drv, or an older one, or blocks larger than a page; -EACCES not root; -EEXIST the number
  * is taken; -EROFS the namespace is read-only and opts->flags do not say so; with GPUNVME_UBLK_RECOVER: -ENODEV no such block
- * device, or one that was stopped, -EBUSY it still has a server, -EXDEV it was of another namespace; as gpunvme_qp_create() and
+ * device, or one that was stopped, -EBUSY it still has a server, -EXDEV it was of another namespace; as gpunvme_queue_create() and
  * gpunvme_mem_map(); -EPERM io_uring is switched off here; -ENOMEM; -ETIMEDOUT the driver does not respond.
  */
 GPUNVME_API int gpunvme_ublk_start(struct gpunvme_dev *dev, uint32_t nsid, const struct gpunvme_ublk_opts *opts,
@@ -159,7 +159,7 @@ GPUNVME_API int gpunvme_ublk_get_info(const struct gpunvme_ublk *ublk, struct gp
  * refuse by themselves: there the library looks for users, and a process that opens it in that moment gets errors. Any thread
  * may call it, one at a time. With an error the handle stays the caller's, to call it again.
  * Return: 0; -EBUSY it is mounted or opened, as the sentence says, or one of its queue pairs cannot be deleted
- * (gpunvme_qp_destroy()); -ETIMEDOUT the driver does not respond; -ECHILD in a child of fork().
+ * (gpunvme_queue_destroy()); -ETIMEDOUT the driver does not respond; -ECHILD in a child of fork().
  */
 GPUNVME_API int gpunvme_ublk_stop(struct gpunvme_ublk *ublk);
 

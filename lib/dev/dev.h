@@ -34,7 +34,7 @@ struct gnv_dev_hooks {
 struct gnv_dev_internal {
 	pthread_mutex_t lock; /* protects what follows; held while the queue is used, outside queues_lock */
 	struct gpunvme_gpu *gpu;
-	struct gpunvme_qp *qp;
+	struct gnv_qp *qp;
 	struct gpunvme_mem *mem;
 	struct gpunvme_dbuf dbuf;
 	uint64_t changes; /* admin commands after which namespaces may have other blocks (atomic) */

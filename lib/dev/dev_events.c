@@ -40,9 +40,9 @@ static void add(struct gnv_events *events, struct gpunvme_event event)
 	pthread_mutex_unlock(&events->lock);
 }
 
-void gnv_events_add(struct gnv_events *events, enum gpunvme_event_type type, struct gpunvme_qp *qp, struct gpunvme_mem *mem)
+void gnv_events_add(struct gnv_events *events, enum gpunvme_event_type type, struct gpunvme_queue *queue, struct gpunvme_mem *mem)
 {
-	add(events, (struct gpunvme_event){ .size = sizeof(struct gpunvme_event), .type = type, .qp = qp, .mem = mem });
+	add(events, (struct gpunvme_event){ .size = sizeof(struct gpunvme_event), .type = type, .queue = queue, .mem = mem });
 }
 
 void gnv_events_tell(struct gnv_events *events, enum gpunvme_event_type type, uint32_t dw0)

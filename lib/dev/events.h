@@ -22,8 +22,8 @@ struct gnv_events {
 void gnv_events_init(struct gnv_events *events);
 void gnv_events_fini(struct gnv_events *events);
 
-/* @qp, @mem: or NULL. */
-void gnv_events_add(struct gnv_events *events, enum gpunvme_event_type type, struct gpunvme_qp *qp, struct gpunvme_mem *mem);
+/* @queue, @mem: or NULL. */
+void gnv_events_add(struct gnv_events *events, enum gpunvme_event_type type, struct gpunvme_queue *queue, struct gpunvme_mem *mem);
 
 /* The same for an event of the controller; @dw0: of the completion that told. */
 void gnv_events_tell(struct gnv_events *events, enum gpunvme_event_type type, uint32_t dw0);

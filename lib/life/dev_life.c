@@ -362,7 +362,7 @@ GPUNVME_API int gpunvme_dev_open(const char *text, const struct gpunvme_dev_opts
 
 GPUNVME_API int gpunvme_dev_close(struct gpunvme_dev *dev)
 {
-	struct gpunvme_qp *qp, *next;
+	struct gnv_qp *qp, *next;
 
 	if (!dev)
 		return 0;
@@ -380,7 +380,7 @@ GPUNVME_API int gpunvme_dev_close(struct gpunvme_dev *dev)
 	for (qp = gnv_qp_first(dev); qp; qp = next) {
 		next = gnv_qp_next(qp);
 		if (!qp->zombie)
-			gpunvme_qp_destroy(qp); /* what it cannot delete is released after the controller has stopped */
+			gnv_qp_destroy(qp); /* what it cannot delete is released after the controller has stopped */
 	}
 	gnv_power_restore(&dev->nvme);
 	gnv_hmb_take_back(&dev->nvme);

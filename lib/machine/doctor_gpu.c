@@ -2,10 +2,10 @@
 /*
  * The predicates of running lanes on a GPU, one by one: what the kernel shows of it, what its runtime does, and how far a queue of
  * a controller climbs.
- * Invariant: what is asked here is what gpunvme_gpu_open() and gpunvme_qp_create() ask, by the same functions.
+ * Invariant: what is asked here is what gpunvme_gpu_open() and gpunvme_queue_create() ask, by the same functions.
  */
 #include <errno.h>
-#include <gpunvme/qp.h>
+#include <gpunvme/queue.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -241,14 +241,14 @@ static void hear_dev(void *ctx, enum gpunvme_log_level level, const char *text)
 
 static int climb(struct patient *p, struct gpunvme_dev *dev, char *fine, size_t size)
 {
-	struct gpunvme_qp_info info = { .size = sizeof(info) };
-	struct gpunvme_qp *qp;
-	int ret = gpunvme_qp_create(dev, p->gpu, NULL, &qp);
+	struct gpunvme_queue_info info = { .size = sizeof(info) };
+	struct gpunvme_queue *qp;
+	int ret = gpunvme_queue_create(dev, p->gpu, NULL, &qp);
 
 	if (ret)
 		return ret < 0 ? ret : gnv_fail(-EIO, "a queue cannot be created: %s", gpunvme_strerror(ret));
-	gpunvme_qp_get_info(qp, &info);
-	gpunvme_qp_destroy(qp);
+	gpunvme_queue_get_info(qp, &info);
+	gpunvme_queue_destroy(qp);
 	snprintf(fine, size, "queues reach rung %s", info.rung);
 	return p->climbed[0] ? gnv_fail(-EOPNOTSUPP, "queues reach rung %s and none above: %s", info.rung, p->climbed) : 0;
 }

@@ -54,7 +54,7 @@ static const char *refusal(const struct gpunvme_sqe *cmd)
 	case GPUNVME_ADMIN_CREATE_SQ:
 	case GPUNVME_ADMIN_DELETE_CQ:
 	case GPUNVME_ADMIN_CREATE_CQ:
-		return "queues are made by gpunvme_qp_create()";
+		return "queues are made by gpunvme_queue_create()";
 	case GPUNVME_ADMIN_ASYNC_EVENT_REQUEST:
 		return "the library sends them for programs that ask for events (gpunvme_dev_event_fd())";
 	case OPC_DOORBELL_BUFFER:

@@ -75,7 +75,7 @@ static int discard_page(void *ctx, const struct gnv_changed *c)
 		return ret;
 	writing = (word & GPUNVME_PAGE_STATE) == GPUNVME_PAGE_WRITING;
 	if ((c->kept || writing) && !d->over)
-		return gnv_fail(-EBUSY, "the device may still have a write of page %llu: recover the queue by gpunvme_qp_recover(), or close "
+		return gnv_fail(-EBUSY, "the device may still have a write of page %llu: recover the queue by gpunvme_queue_recover(), or close "
 				"the device, then discard again", (unsigned long long)c->page);
 	if (writing || (word & GPUNVME_PAGE_REFS) == GPUNVME_PAGE_REF)
 		return drop_page(c, word, writing || c->kept);

@@ -123,7 +123,7 @@ static int write_page(struct flush *flush, const struct gnv_changed *c)
 		return ret;
 	if (c->kept)
 		return gnv_fail(-EBUSY, "the device may still have a write of page %llu that was given up: recover the queue by "
-				"gpunvme_qp_recover(), then flush again", (unsigned long long)c->page);
+				"gpunvme_queue_recover(), then flush again", (unsigned long long)c->page);
 	if ((word & GPUNVME_PAGE_STATE) == GPUNVME_PAGE_WRITING)
 		return gnv_fail(-EBUSY, "a kernel writes page %llu: end it, then flush again; what one that was killed leaves so only "
 				"gpunvme_pagecache_discard() ends", (unsigned long long)c->page);

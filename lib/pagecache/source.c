@@ -5,12 +5,13 @@
 #include <errno.h>
 #include <gpunvme/mem.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "file/file.h"
 #include "dev/dev.h"
 #include "dma/mem_map.h"
 #include "queue/qp.h"
-#include "queue/volume.h"
+#include "queue/queue.h"
 #include "util/bits.h"
 
 static int find_namespace(struct gnv_source *source, uint32_t nsid)
@@ -53,24 +54,25 @@ static int find_file(struct gnv_source *source, uint32_t nsid)
 	return 0;
 }
 
-static int find_volume(struct gnv_source *source, struct gpunvme_volume *vol, const struct gpunvme_pagecache_opts *opts)
+static int find_volume(struct gnv_source *source, struct gpunvme_queue *vol, const struct gpunvme_pagecache_opts *opts)
 {
-	struct gpunvme_volume_info info = { .size = sizeof(info) };
+	struct gnv_blocks blocks;
 	int ret;
 
 	if (opts->nsid || opts->file)
 		return gnv_fail(-EINVAL, "a cache over a volume names no namespace and no file: leave gpunvme_pagecache_opts.nsid and .file 0");
-	ret = gpunvme_volume_get_info(vol, &info);
+	ret = gnv_queue_blocks(vol, 0, &blocks);
 	if (ret)
 		return ret;
 	snprintf(source->name, sizeof(source->name), "the volume");
 	source->kind = GPUNVME_KIND_VOLUME_PAGES;
-	source->lba_size = info.lba_size;
-	source->nblocks = info.nblocks;
-	source->bytes = info.nblocks * info.lba_size;
-	source->stripe = info.stripe;
-	source->read_only = gnv_volume_read_only(vol);
-	source->devs = gnv_volume_devs(vol, source->dev);
+	source->lba_size = blocks.lba_size;
+	source->nblocks = blocks.nblocks;
+	source->bytes = blocks.nblocks * blocks.lba_size;
+	source->stripe = blocks.stripe;
+	source->read_only = blocks.read_only;
+	source->devs = vol->devices;
+	memcpy(source->dev, vol->dev, sizeof(vol->dev));
 	return 0;
 }
 
@@ -134,7 +136,7 @@ static int show_file(struct gnv_source *source, struct gpunvme_gpu *gpu)
 
 static int show_volume(struct gnv_source *source, struct gpunvme_gpu *gpu, const struct gpunvme_mem *mem)
 {
-	struct gpunvme_dmember member[GPUNVME_VOLUME_MAX];
+	struct gpunvme_dmember member[GPUNVME_QUEUE_DEVICES];
 	uint32_t i;
 	int ret = 0;
 

@@ -16,7 +16,7 @@ struct gnv_source {
 	uint64_t nblocks;
 	uint64_t bytes; /* a file may end within a block */
 	struct gpunvme_file *file;
-	struct gpunvme_dev *dev[GPUNVME_VOLUME_MAX]; /* devices that write to the frames */
+	struct gpunvme_dev *dev[GPUNVME_QUEUE_DEVICES]; /* devices that write to the frames */
 	uint32_t devs;
 	uint32_t stripe; /* blocks, of a volume */
 	struct gnv_gpu_range range; /* in the lanes' memory; empty for a namespace */
@@ -26,7 +26,7 @@ struct gnv_source {
 /*
  * gnv_source_find() - what the options name
  * @dev: NULL with a volume
- * Return: 0; -EINVAL, -ENODATA a file without bytes; as gpunvme_ns_get_info(), gpunvme_file_get_info(), gpunvme_volume_get_info().
+ * Return: 0; -EINVAL, -ENODATA a file without bytes; as gpunvme_ns_get_info(), gpunvme_file_get_info(), gpunvme_queue_get_info().
  */
 int gnv_source_find(struct gnv_source *source, struct gpunvme_dev *dev, const struct gpunvme_pagecache_opts *opts);
 

@@ -75,7 +75,7 @@ struct gnv_port {
 	struct gnv_log log; /* what its threads have to say */
 	struct gpunvme_mem *bar0;
 	struct gnv_space *space;
-	const char *rung;  /* as gpunvme_qp_info.rung, for lanes that reach BAR0 and host memory directly */
+	const char *rung;  /* as gpunvme_queue_info.rung, for lanes that reach BAR0 and host memory directly */
 	uint32_t queues;   /* I/O queue pairs to ask for when the program does not say; 0: the library's choice */
 	bool far_rings;    /* of software: its I/O queues may lie in memory of a GPU that has no CPU address */
 	bool remote;       /* BAR0 is a device's, not memory of the host */

@@ -40,7 +40,7 @@ static const struct gnv_mem_ops cmb_ops = { "drive", cmb_release, gnv_mem_attach
 
 /* ---- The proof: reads by a queue of its own, with the lanes that will use it ---- */
 
-static int test_with(struct gpunvme_qp *qp, struct gpunvme_mem *mem)
+static int test_with(struct gnv_qp *qp, struct gpunvme_mem *mem)
 {
 	struct gnv_selftest test = { { NULL, mem }, { NULL, NULL } };
 	struct gnv_message cause;
@@ -57,13 +57,13 @@ static int test_with(struct gpunvme_qp *qp, struct gpunvme_mem *mem)
 
 static int prove(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, struct gpunvme_mem *mem)
 {
-	struct gpunvme_qp_opts opts = GPUNVME_QP_OPTS_INIT;
-	struct gpunvme_qp *qp;
+	struct gpunvme_queue_opts opts = GPUNVME_QUEUE_OPTS_INIT;
+	struct gnv_qp *qp;
 	int ret;
 
 	opts.depth = gnv_min(DEPTH, dev->nvme.info.max_depth);
-	opts.flags = GPUNVME_QP_NO_SELFTEST; /* its memory is tested instead */
-	ret = gpunvme_qp_create(dev, gpu, &opts, &qp);
+	opts.flags = GPUNVME_QUEUE_NO_SELFTEST; /* its memory is tested instead */
+	ret = gnv_qp_create(dev, gpu, &opts, &qp);
 	if (ret)
 		return ret;
 	return test_with(qp, mem);

@@ -9,11 +9,11 @@
 #define CLEARLY 8u /* by the eighth part: less is noise */
 
 /* The best of the rounds is what nothing disturbed. */
-static int time_reads(struct gpunvme_qp *qp, const struct gpunvme_dbuf *dbuf, uint64_t *best)
+static int time_reads(struct gnv_qp *qp, const struct gpunvme_dbuf *dbuf, uint64_t *best)
 {
 	struct gpunvme_load load = GPUNVME_LOAD_INIT;
 	struct gpunvme_dq dq;
-	int ret = gpunvme_qp_view(qp, NULL, &dq);
+	int ret = gnv_qp_view(qp, NULL, &dq);
 
 	if (ret)
 		return ret;
@@ -25,7 +25,7 @@ static int time_reads(struct gpunvme_qp *qp, const struct gpunvme_dbuf *dbuf, ui
 	return ret;
 }
 
-static int time_both(struct gpunvme_qp *qp, struct gpunvme_qp *other, struct gpunvme_mem *mem, uint64_t best[2])
+static int time_both(struct gnv_qp *qp, struct gnv_qp *other, struct gpunvme_mem *mem, uint64_t best[2])
 {
 	struct gpunvme_dbuf dbuf;
 	unsigned i;
@@ -39,7 +39,7 @@ static int time_both(struct gpunvme_qp *qp, struct gpunvme_qp *other, struct gpu
 	return ret;
 }
 
-int gnv_cmb_probe_compare(struct gpunvme_qp *qp, struct gpunvme_qp *other, bool *slower)
+int gnv_cmb_probe_compare(struct gnv_qp *qp, struct gnv_qp *other, bool *slower)
 {
 	struct gpunvme_mem_opts opts = GPUNVME_MEM_OPTS_INIT;
 	uint64_t best[2] = { UINT64_MAX, UINT64_MAX };

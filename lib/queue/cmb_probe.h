@@ -10,6 +10,6 @@
  * @slower: set to true where reads of @other take clearly less time
  * Never writes media. Return: 0; negative, with its sentence: they were not compared, and either may have ended.
  */
-int gnv_cmb_probe_compare(struct gpunvme_qp *qp, struct gpunvme_qp *other, bool *slower);
+int gnv_cmb_probe_compare(struct gnv_qp *qp, struct gnv_qp *other, bool *slower);
 
 #endif

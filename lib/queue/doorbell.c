@@ -8,7 +8,7 @@
 #include "queue/qp.h"
 
 /* BAR0 itself. */
-static int show(struct gpunvme_qp *qp)
+static int show(struct gnv_qp *qp)
 {
 	struct gpunvme_dev *dev = qp->dev;
 	size_t offset, len;
@@ -26,7 +26,7 @@ static int show(struct gpunvme_qp *qp)
 	return 0;
 }
 
-static int forward(struct gpunvme_qp *qp)
+static int forward(struct gnv_qp *qp)
 {
 	struct gpunvme_dev *dev = qp->dev;
 	int ret = gnv_arena_alloc_own(dev->nvme.arena, sizeof(struct gnv_bells), qp->gpu, &qp->bells);
@@ -47,19 +47,19 @@ static int forward(struct gpunvme_qp *qp)
 	return 0;
 }
 
-int gnv_doorbells_open(struct gpunvme_qp *qp)
+int gnv_doorbells_open(struct gnv_qp *qp)
 {
-	int ret = qp->flags & GPUNVME_QP_FORWARD ? -EOPNOTSUPP : show(qp);
+	int ret = qp->flags & GPUNVME_QUEUE_FORWARD ? -EOPNOTSUPP : show(qp);
 
 	if (ret != -EOPNOTSUPP)
 		return ret;
-	if (!(qp->flags & GPUNVME_QP_FORWARD))
+	if (!(qp->flags & GPUNVME_QUEUE_FORWARD))
 		gnv_log(&qp->dev->nvme.log, GPUNVME_LOG_INFO, "queue %u: a CPU thread rings the doorbells: %s", qp->qid,
 			gpunvme_errmsg());
 	return forward(qp);
 }
 
-static int hide(const struct gpunvme_qp *qp)
+static int hide(const struct gnv_qp *qp)
 {
 	struct gpunvme_dev *dev = qp->dev;
 	size_t offset, len;
@@ -68,7 +68,7 @@ static int hide(const struct gpunvme_qp *qp)
 	return gnv_mem_hide_at(dev->nvme.port->bar0, qp->gpu, qp->sq_db - gnv_ctrl_sq_doorbell(&dev->nvme.ctrl, qp->qid) + offset);
 }
 
-void gnv_doorbells_close(struct gpunvme_qp *qp)
+void gnv_doorbells_close(struct gnv_qp *qp)
 {
 	struct gpunvme_dev *dev = qp->dev;
 
@@ -88,7 +88,7 @@ void gnv_doorbells_close(struct gpunvme_qp *qp)
 	qp->sq_db = qp->cq_db = 0;
 }
 
-bool gnv_doorbells_doubtful(struct gpunvme_qp *qp, unsigned *way)
+bool gnv_doorbells_doubtful(struct gnv_qp *qp, unsigned *way)
 {
 	struct gpunvme_dev *dev = qp->dev;
 	const struct gnv_sight *sight;
@@ -105,7 +105,7 @@ bool gnv_doorbells_doubtful(struct gpunvme_qp *qp, unsigned *way)
 	return doubtful;
 }
 
-void gnv_doorbells_judge(struct gpunvme_qp *qp, bool works)
+void gnv_doorbells_judge(struct gnv_qp *qp, bool works)
 {
 	struct gpunvme_dev *dev = qp->dev;
 	struct gnv_sight *sight;

@@ -34,7 +34,7 @@ struct words {
 };
 
 struct litmus_run {
-	struct gpunvme_qp *qp;
+	struct gnv_qp *qp;
 	struct gpunvme_mem *mem;
 	struct gnv_gpu_range out; /* struct gnv_litmus_result */
 	struct gnv_litmus_args args;
@@ -60,20 +60,20 @@ static uint32_t place(const struct gpunvme_litmus_opts *opts)
 {
 	if (opts->mem_flags)
 		return opts->mem_flags;
-	return opts->qp_flags & GPUNVME_QP_VRAM ? GPUNVME_MEM_VRAM : GPUNVME_MEM_HOST; /* with the rings */
+	return opts->queue_flags & GPUNVME_QUEUE_VRAM ? GPUNVME_MEM_VRAM : GPUNVME_MEM_HOST; /* with the rings */
 }
 
 /* A queue, and two pages of data for each of its entries. */
 static int open_run(struct litmus_run *run, struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, const struct gpunvme_ns_info *ns)
 {
 	const struct gpunvme_mem_opts mem = { sizeof(mem), place(run->opts), 0 };
-	struct gpunvme_qp_opts opts = GPUNVME_QP_OPTS_INIT;
+	struct gpunvme_queue_opts opts = GPUNVME_QUEUE_OPTS_INIT;
 	size_t len;
 	int ret;
 
-	opts.flags = GPUNVME_QP_NO_SELFTEST | run->opts->qp_flags;
+	opts.flags = GPUNVME_QUEUE_NO_SELFTEST | run->opts->queue_flags;
 	opts.depth = 1u << gnv_log2(gnv_min(DEPTH, dev->nvme.info.max_depth));
-	ret = gpunvme_qp_create(dev, gpu, &opts, &run->qp);
+	ret = gnv_qp_create(dev, gpu, &opts, &run->qp);
 	if (ret)
 		return ret;
 	len = 2 * opts.depth * (size_t)dev->nvme.ctrl.page_size;
@@ -99,7 +99,7 @@ static int open_run(struct litmus_run *run, struct gpunvme_dev *dev, struct gpun
 
 static void close_run(struct litmus_run *run, struct gpunvme_gpu *gpu)
 {
-	gpunvme_qp_destroy(run->qp);
+	gnv_qp_discard(run->qp);
 	gnv_map_free(run->mem);
 	if (run->out.lane)
 		gpu->ops->local_free(gpu, &run->out, sizeof(run->result));
@@ -293,18 +293,18 @@ static void conclude(struct gpunvme_litmus *l, uint32_t asked)
 	for (i = 0; i < GPUNVME_LITMUS_TESTS; i++)
 		l->failed += i != GPUNVME_LITMUS_CQE16 && l->test[i].verdict == GPUNVME_LITMUS_FAILED;
 	if (l->test[GPUNVME_LITMUS_ORDER].verdict == GPUNVME_LITMUS_PASSED)
-		l->qp_flags |= GPUNVME_QP_NO_READBACK;
+		l->queue_flags |= GPUNVME_QUEUE_NO_READBACK;
 	if (l->test[GPUNVME_LITMUS_CQE16].verdict == GPUNVME_LITMUS_PASSED)
-		l->qp_flags |= GPUNVME_QP_CQE16;
+		l->queue_flags |= GPUNVME_QUEUE_CQE16;
 	if (asked)
-		l->qp_flags = l->failed ? 0 : l->qp_flags | asked; /* queues elsewhere are other queues */
+		l->queue_flags = l->failed ? 0 : l->queue_flags | asked; /* queues elsewhere are other queues */
 }
 
 /* The tests one by one, because the caller's may be larger or smaller. */
 static int give(struct gpunvme_litmus *to, const struct gpunvme_litmus *l)
 {
 	gnv_array_put(to->test, &to->tests, to->stride, l->test, l->stride, l->tests);
-	to->qp_flags = l->qp_flags;
+	to->queue_flags = l->queue_flags;
 	to->failed = l->failed;
 	return 0;
 }
@@ -344,8 +344,8 @@ GPUNVME_API int gpunvme_gpu_litmus(struct gpunvme_dev *dev, struct gpunvme_gpu *
 	ret = gnv_opts_copy(&opts, user, gpunvme_litmus_opts);
 	if (ret)
 		return ret;
-	if (opts.qp_flags & ~(uint32_t)GPUNVME_QP_VRAM)
-		return gnv_fail(-EINVAL, "gpunvme_litmus_opts: qp_flags may be GPUNVME_QP_VRAM or 0");
+	if (opts.queue_flags & ~(uint32_t)GPUNVME_QUEUE_VRAM)
+		return gnv_fail(-EINVAL, "gpunvme_litmus_opts: queue_flags may be GPUNVME_QUEUE_VRAM or 0");
 	if (opts.flags & ~(uint32_t)GPUNVME_LITMUS_COPIES || opts.reserved)
 		return gnv_fail(-EINVAL, "gpunvme_litmus_opts: flags may be GPUNVME_LITMUS_COPIES or 0");
 	if (opts.mem_flags & ~MEMORY)
@@ -360,7 +360,7 @@ GPUNVME_API int gpunvme_gpu_litmus(struct gpunvme_dev *dev, struct gpunvme_gpu *
 		ret = run_test(dev, gpu, &ns, i, &opts, &words, &l.test[i]);
 	for (i = 0; i < GPUNVME_LITMUS_TESTS; i++)
 		l.test[i].name = kinds[i].name;
-	conclude(&l, opts.qp_flags);
+	conclude(&l, opts.queue_flags);
 	if (ret)
 		return ret;
 	return give(result, &l);

@@ -29,12 +29,12 @@ static int make_buffer(struct gpunvme_dev *dev)
 
 static int make_queue(struct gpunvme_dev *dev)
 {
-	struct gpunvme_qp_opts opts = GPUNVME_QP_OPTS_INIT;
+	struct gpunvme_queue_opts opts = GPUNVME_QUEUE_OPTS_INIT;
 	struct gnv_dev_internal *in = &dev->internal;
 	int ret;
 
 	opts.depth = DEPTH;
-	ret = gpunvme_qp_create(dev, in->gpu, &opts, &in->qp);
+	ret = gnv_qp_create(dev, in->gpu, &opts, &in->qp);
 	if (!ret)
 		in->qp->internal = true;
 	return ret;
@@ -72,8 +72,10 @@ static int make(struct gpunvme_dev *dev)
 
 	if (has_ended(dev))
 		drop(dev);
-	if (in->qp)
-		return gpunvme_qp_release_old(in->qp);
+	if (in->qp) {
+		gnv_qp_retire(in->qp);
+		return 0;
+	}
 	if (!in->gpu)
 		ret = gpunvme_gpu_open("cpu", NULL, &in->gpu);
 	if (!ret)
@@ -141,10 +143,10 @@ void gnv_internal_end(struct gpunvme_dev *dev)
 	pthread_mutex_unlock(&dev->internal.lock);
 }
 
-bool gnv_internal_yield(struct gpunvme_dev *dev, const struct gpunvme_qp *but)
+bool gnv_internal_yield(struct gpunvme_dev *dev, const struct gnv_qp *but)
 {
 	struct gnv_dev_internal *in = &dev->internal;
-	struct gpunvme_qp *qp;
+	struct gnv_qp *qp;
 	bool gone = false;
 
 	if (pthread_mutex_trylock(&in->lock))

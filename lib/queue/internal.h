@@ -9,10 +9,11 @@
 
 #include <gpunvme/dq.h>
 #include <gpunvme/ns.h>
-#include <gpunvme/qp.h>
 #include <stdbool.h>
 
 #define GNV_INTERNAL_BYTES 65536u /* of the buffer: the largest block of a namespace, so whole blocks of each */
+
+struct gnv_qp;
 
 /* What a thread has between begin and end. */
 struct gnv_internal {
@@ -35,7 +36,7 @@ int gnv_internal_ask(struct gpunvme_dev *dev, uint32_t nsid, struct gnv_internal
  * gnv_internal_begin() - wait for the queue, which is the caller's until gnv_internal_end()
  * @ns: as gnv_internal_ask() filled it
  * Return: 0; -ESTALE the namespace may have other blocks than it had then; -EROFS, with @write, it cannot be written; -ENOSPC a
- * program has all queues; as gpunvme_qp_create() and gpunvme_mem_map(). On failure there is nothing to end.
+ * program has all queues; as gpunvme_queue_create() and gpunvme_mem_map(). On failure there is nothing to end.
  */
 int gnv_internal_begin(struct gpunvme_dev *dev, const struct gnv_internal_ns *ns, bool write, struct gnv_internal *q);
 
@@ -46,7 +47,7 @@ void gnv_internal_end(struct gpunvme_dev *dev);
  * Give its queue identifier to a queue that finds none, unless a thread uses it, or it is @but. With queues_lock held.
  * Return: true when one became free.
  */
-bool gnv_internal_yield(struct gpunvme_dev *dev, const struct gpunvme_qp *but);
+bool gnv_internal_yield(struct gpunvme_dev *dev, const struct gnv_qp *but);
 
 /* The device is being closed. */
 void gnv_internal_close(struct gpunvme_dev *dev);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The time within which so many of the commands of a queue were completed. */
-#include <gpunvme/qp.h>
+#include <gpunvme/queue.h>
 
 /* The first time that belongs to a later bucket. */
 static uint64_t bucket_end(uint32_t i)
@@ -12,7 +12,7 @@ static uint64_t bucket_end(uint32_t i)
 	return ((uint64_t)(i - GPUNVME_LATENCY_STEPS * shift) + 1) << shift;
 }
 
-GPUNVME_API uint64_t gpunvme_latency_ns(const struct gpunvme_qp_latency *latency, uint32_t per_million)
+GPUNVME_API uint64_t gpunvme_latency_ns(const struct gpunvme_queue_latency *latency, uint32_t per_million)
 {
 	uint64_t all = 0, seen = 0, want, end;
 	uint32_t i;

@@ -14,7 +14,7 @@
 struct gnv_qp_layout {
 	size_t ready;
 	size_t result;
-	size_t buckets; /* of GPUNVME_QP_LATENCY; 0: none */
+	size_t buckets; /* of GPUNVME_QUEUE_LATENCY; 0: none */
 	size_t cid_map;
 	size_t size;
 };

@@ -9,7 +9,7 @@
 #include "util/bits.h"
 
 /* The earlier result for this way, or NULL. */
-static const struct gnv_dev_probed *known(const struct gpunvme_qp *qp, unsigned way)
+static const struct gnv_dev_probed *known(const struct gnv_qp *qp, unsigned way)
 {
 	const struct gpunvme_dev *dev = qp->dev;
 
@@ -19,7 +19,7 @@ static const struct gnv_dev_probed *known(const struct gpunvme_qp *qp, unsigned 
 	return NULL;
 }
 
-static void keep(struct gpunvme_qp *qp, unsigned way, bool works)
+static void keep(struct gnv_qp *qp, unsigned way, bool works)
 {
 	struct gpunvme_dev *dev = qp->dev;
 	struct gnv_dev_probed *one = &dev->probed.of[dev->probed.count];
@@ -38,7 +38,7 @@ static bool all(const uint32_t word[GNV_PROBE_WORDS], uint32_t value)
 }
 
 /* No controller has CAP or VS of all ones or zeros. */
-static int compare(const struct gpunvme_qp *qp, const uint32_t seen[GNV_PROBE_WORDS])
+static int compare(const struct gnv_qp *qp, const uint32_t seen[GNV_PROBE_WORDS])
 {
 	const struct gpunvme_mem *bar0 = qp->dev->nvme.port->bar0;
 	bool same = true;
@@ -60,7 +60,7 @@ static int ring(void *ctx)
 }
 
 /* Return: 0; -ENXIO; -EIO it is not the doorbell; -EFAULT, -ETIME of the program; -ETIMEDOUT, -EPROTO as the ring test. */
-static int use(struct gnv_probe *probe, struct gnv_ringtest *test, struct gpunvme_qp *qp, bool *used)
+static int use(struct gnv_probe *probe, struct gnv_ringtest *test, struct gnv_qp *qp, bool *used)
 {
 	uint32_t word[GNV_PROBE_WORDS];
 	int ret = gnv_probe_load(probe, word);
@@ -75,7 +75,7 @@ static int use(struct gnv_probe *probe, struct gnv_ringtest *test, struct gpunvm
 }
 
 /* Return: 0: the program has mapped BAR0; -ENOENT; -ETIME: it did not report in time. */
-static int start(struct gnv_probe *probe, const struct gpunvme_qp *qp, unsigned way)
+static int start(struct gnv_probe *probe, const struct gnv_qp *qp, unsigned way)
 {
 	struct gpunvme_dev *dev = qp->dev;
 	size_t offset, len;
@@ -93,7 +93,7 @@ static bool is_blamed(int ret)
 }
 
 /* A controller that is lost by now says nothing about the way. */
-static int judge(struct gpunvme_qp *qp, unsigned way, int ret)
+static int judge(struct gnv_qp *qp, unsigned way, int ret)
 {
 	const struct gnv_message why = gnv_message();
 	int lost = gnv_ctrl_check(&qp->dev->nvme.ctrl);
@@ -115,7 +115,7 @@ static int judge(struct gpunvme_qp *qp, unsigned way, int ret)
  * A program that cannot be ended may still ring. The queue ends, and its identifier stays taken while the device is open: otherwise
  * the late ring would reach the doorbell of another queue.
  */
-static int end(struct gnv_probe *probe, struct gpunvme_qp *qp, unsigned way)
+static int end(struct gnv_probe *probe, struct gnv_qp *qp, unsigned way)
 {
 	if (!gnv_probe_end(probe))
 		return 0;
@@ -126,7 +126,7 @@ static int end(struct gnv_probe *probe, struct gpunvme_qp *qp, unsigned way)
 	return -EIO;
 }
 
-int gnv_probe_run(struct gnv_ringtest *test, struct gpunvme_qp *qp, bool *used)
+int gnv_probe_run(struct gnv_ringtest *test, struct gnv_qp *qp, bool *used)
 {
 	struct gnv_probe probe = { .open_ms = qp->dev->probed.open_ms, .step_ms = qp->dev->probed.step_ms };
 	const struct gnv_dev_probed *one;

@@ -23,6 +23,6 @@
  * Return: 0: the doorbell works, or there is no result, which is logged; -ENXIO: GPUs must not ring doorbells in this way, which is
  * logged; another negative errno: the queue must end, gnv_fail() has the error message.
  */
-int gnv_probe_run(struct gnv_ringtest *test, struct gpunvme_qp *qp, bool *used);
+int gnv_probe_run(struct gnv_ringtest *test, struct gnv_qp *qp, bool *used);
 
 #endif

@@ -18,6 +18,7 @@
 #include "dma/deferred_free.h"
 #include "dma/placement.h"
 #include "queue/qp_recover.h"
+#include "queue/queue.h"
 #include "queue/ringtest.h"
 #include "util/bits.h"
 #include "util/opts.h"
@@ -28,7 +29,7 @@
 #define TIMEOUT_MS 30000u
 
 /* Take the lowest free queue id, or that of the queue it replaces. With dev->lock held. */
-static void find_qid(struct gpunvme_qp *qp, bool inherit)
+static void find_qid(struct gnv_qp *qp, bool inherit)
 {
 	struct gpunvme_dev *dev = qp->dev;
 	uint32_t qid = 1;
@@ -49,7 +50,7 @@ static void find_qid(struct gpunvme_qp *qp, bool inherit)
 }
 
 /* An identifier, and a tag that no other queue of this device had lately. */
-static int take_qid(struct gpunvme_qp *qp)
+static int take_qid(struct gnv_qp *qp)
 {
 	struct gpunvme_dev *dev = qp->dev;
 	bool inherit = false;
@@ -72,7 +73,7 @@ static int take_qid(struct gpunvme_qp *qp)
 	}
 }
 
-static void give_qid(struct gpunvme_qp *qp)
+static void give_qid(struct gnv_qp *qp)
 {
 	struct gpunvme_dev *dev = qp->dev;
 	struct gnv_dev_queue **link;
@@ -86,25 +87,25 @@ static void give_qid(struct gpunvme_qp *qp)
 	pthread_mutex_unlock(&dev->lock);
 }
 
-static int set_sizes(struct gpunvme_qp *qp, const struct gpunvme_qp_opts *opts)
+static int set_sizes(struct gnv_qp *qp, const struct gpunvme_queue_opts *opts)
 {
 	uint32_t max = qp->dev->nvme.info.max_depth, timeout = opts->cmd_timeout_ms ? opts->cmd_timeout_ms : TIMEOUT_MS;
-	uint32_t known = GPUNVME_QP_SGL | GPUNVME_QP_STATS | GPUNVME_QP_NO_SELFTEST | GPUNVME_QP_FORWARD | GPUNVME_QP_SERVED |
-			 GPUNVME_QP_CQE16 | GPUNVME_QP_NO_READBACK | GPUNVME_QP_VRAM | GPUNVME_QP_LATENCY | GPUNVME_QP_INVALIDATE |
-			 GPUNVME_QP_CMB;
+	uint32_t known = GPUNVME_QUEUE_SGL | GPUNVME_QUEUE_STATS | GPUNVME_QUEUE_NO_SELFTEST | GPUNVME_QUEUE_FORWARD |
+			 GPUNVME_QUEUE_SERVED | GPUNVME_QUEUE_CQE16 | GPUNVME_QUEUE_NO_READBACK | GPUNVME_QUEUE_VRAM |
+			 GPUNVME_QUEUE_LATENCY | GPUNVME_QUEUE_INVALIDATE | GPUNVME_QUEUE_CMB;
 
 	if (opts->flags & ~known)
-		return gnv_fail(-EINVAL, "unknown queue flags 0x%x; valid: the GPUNVME_QP_ flags of this version, 0x%x",
+		return gnv_fail(-EINVAL, "unknown queue flags 0x%x; valid: the GPUNVME_QUEUE_ flags of this version, 0x%x",
 				opts->flags & ~known, known);
-	if (opts->flags & GPUNVME_QP_SGL && !qp->dev->nvme.info.sgl)
-		return gnv_fail(-EOPNOTSUPP, "the controller has no SGLs; leave GPUNVME_QP_SGL out");
-	if (opts->flags & GPUNVME_QP_CMB && gnv_cmb_check(&qp->dev->nvme, GPUNVME_CMB_QUEUES))
+	if (opts->flags & GPUNVME_QUEUE_SGL && !qp->dev->nvme.info.sgl)
+		return gnv_fail(-EOPNOTSUPP, "the controller has no SGLs; leave GPUNVME_QUEUE_SGL out");
+	if (opts->flags & GPUNVME_QUEUE_CMB && gnv_cmb_check(&qp->dev->nvme, GPUNVME_CMB_QUEUES))
 		return -EOPNOTSUPP;
 	/* Reading the command back would push nothing: the data is on its way to other memory. */
-	if (opts->flags & GPUNVME_QP_CMB && qp->dev->nvme.port->remote && qp->gpu->info.kind != GPUNVME_GPU_CPU &&
-	    !(opts->flags & GPUNVME_QP_NO_READBACK))
+	if (opts->flags & GPUNVME_QUEUE_CMB && qp->dev->nvme.port->remote && qp->gpu->info.kind != GPUNVME_GPU_CPU &&
+	    !(opts->flags & GPUNVME_QUEUE_NO_READBACK))
 		return gnv_fail(-EOPNOTSUPP, "commands in the drive's memory may overtake what lanes of a GPU have stored for them; leave "
-				"GPUNVME_QP_CMB out, or add GPUNVME_QP_NO_READBACK where a litmus test has shown that nothing overtakes");
+				"GPUNVME_QUEUE_CMB out, or add GPUNVME_QUEUE_NO_READBACK where a litmus test has shown that nothing overtakes");
 	qp->depth = opts->depth ? opts->depth : 1u << gnv_log2(gnv_min(DEPTH_AUTO, max));
 	if (!gnv_is_pow2(qp->depth) || qp->depth < 2 || qp->depth > max)
 		return gnv_fail(-EINVAL, "a queue depth of %u is not possible: it must be a power of two from 2 to %u", qp->depth,
@@ -117,18 +118,18 @@ static int set_sizes(struct gpunvme_qp *qp, const struct gpunvme_qp_opts *opts)
 	return 0;
 }
 
-static struct gnv_arena *rings(const struct gpunvme_qp *qp)
+static struct gnv_arena *rings(const struct gnv_qp *qp)
 {
 	return qp->local ? gnv_placement_arena(qp->dev, qp->gpu) : qp->dev->nvme.arena;
 }
 
-static struct gnv_arena *sq_ring(const struct gpunvme_qp *qp)
+static struct gnv_arena *sq_ring(const struct gnv_qp *qp)
 {
-	return qp->flags & GPUNVME_QP_CMB ? qp->dev->nvme.cmb.arena : rings(qp);
+	return qp->flags & GPUNVME_QUEUE_CMB ? qp->dev->nvme.cmb.arena : rings(qp);
 }
 
 /* The rings and the control word, which are mapped to the controller before the lanes see them, and the state. */
-static int allocate(struct gpunvme_qp *qp)
+static int allocate(struct gnv_qp *qp)
 {
 	struct gnv_arena *arena;
 	int ret = gnv_placement_claim(qp->dev, qp->gpu, qp->local);
@@ -150,12 +151,12 @@ static int allocate(struct gpunvme_qp *qp)
 	return gnv_qp_state_open(qp);
 }
 
-static int run(struct gpunvme_qp *qp, struct gpunvme_sqe cmd)
+static int run(struct gnv_qp *qp, struct gpunvme_sqe cmd)
 {
 	return gnv_admin_run(&qp->dev->nvme.admin, &cmd, NULL, 0, false, NULL);
 }
 
-static int create_queues(struct gpunvme_qp *qp)
+static int create_queues(struct gnv_qp *qp)
 {
 	int ret = run(qp, gnv_ioq_create_cq(qp->qid, qp->cq.iova, qp->cq_depth));
 
@@ -167,7 +168,7 @@ static int create_queues(struct gpunvme_qp *qp)
 	return ret;
 }
 
-int gnv_qp_delete(struct gpunvme_qp *qp)
+int gnv_qp_delete(struct gnv_qp *qp)
 {
 	int ret = 0;
 
@@ -184,7 +185,7 @@ int gnv_qp_delete(struct gpunvme_qp *qp)
 	return 0;
 }
 
-int gnv_qp_place(struct gpunvme_qp *qp)
+int gnv_qp_place(struct gnv_qp *qp)
 {
 	int ret = allocate(qp);
 
@@ -196,8 +197,10 @@ int gnv_qp_place(struct gpunvme_qp *qp)
 	return create_queues(qp);
 }
 
-void gnv_qp_release(struct gpunvme_qp *qp)
+void gnv_qp_release(struct gnv_qp *qp)
 {
+	if (qp->owner)
+		gnv_queue_lose(qp->owner, qp);
 	if (qp->qid)
 		give_qid(qp);
 	gnv_qp_state_close(qp);
@@ -211,7 +214,7 @@ void gnv_qp_release(struct gpunvme_qp *qp)
 	free(qp);
 }
 
-int gnv_qp_abandon(struct gpunvme_qp *qp)
+int gnv_qp_abandon(struct gnv_qp *qp)
 {
 	gnv_doorbells_close(qp);
 	if (!gnv_qp_delete(qp)) {
@@ -230,7 +233,7 @@ int gnv_qp_abandon(struct gpunvme_qp *qp)
 
 void gnv_qp_sweep(struct gpunvme_dev *dev)
 {
-	struct gpunvme_qp *qp, *next;
+	struct gnv_qp *qp, *next;
 
 	for (qp = gnv_qp_first(dev); qp; qp = next) {
 		next = gnv_qp_next(qp);
@@ -240,7 +243,7 @@ void gnv_qp_sweep(struct gpunvme_dev *dev)
 }
 
 /* @kept: the caller still has it when it could not be deleted. */
-static int destroy(struct gpunvme_qp *qp, bool kept)
+static int destroy(struct gnv_qp *qp, bool kept)
 {
 	struct gpunvme_dev *dev = qp->dev;
 	int ret;
@@ -248,6 +251,8 @@ static int destroy(struct gpunvme_qp *qp, bool kept)
 	pthread_mutex_lock(&dev->queues_lock);
 	gnv_qp_drop_old(dev, qp);
 	qp->kept = kept;
+	if (!kept)
+		qp->owner = NULL;
 	ret = gnv_qp_abandon(qp);
 	if (!ret && !dev->closing) /* which goes through the list itself */
 		gnv_qp_sweep(dev);
@@ -255,21 +260,19 @@ static int destroy(struct gpunvme_qp *qp, bool kept)
 	return ret;
 }
 
-void gnv_qp_discard(struct gpunvme_qp *qp)
+void gnv_qp_discard(struct gnv_qp *qp)
 {
 	if (qp)
 		destroy(qp, false);
 }
 
-GPUNVME_API int gpunvme_qp_destroy(struct gpunvme_qp *qp)
+int gnv_qp_destroy(struct gnv_qp *qp)
 {
-	if (!qp)
-		return 0;
-	return gnv_foreign(qp->dev->process) ? -ECHILD : destroy(qp, true);
+	return destroy(qp, true);
 }
 
 /* The same queue once more, with empty rings. */
-static int create_anew(struct gpunvme_qp *qp)
+static int create_anew(struct gnv_qp *qp)
 {
 	int ret = gnv_qp_delete(qp);
 
@@ -290,7 +293,7 @@ static int create_anew(struct gpunvme_qp *qp)
 }
 
 /* A helper process rings first, because what it does wrong costs it alone. Return: as prove_once(). */
-static int probe(struct gpunvme_qp *qp, unsigned way, unsigned *passed)
+static int probe(struct gnv_qp *qp, unsigned way, unsigned *passed)
 {
 	struct gnv_ringtest test = { .data = { 0 } };
 	bool used;
@@ -309,7 +312,7 @@ static int probe(struct gpunvme_qp *qp, unsigned way, unsigned *passed)
 }
 
 /* Run one round of the doorbell test. Return: 0 there is a result, or another round is needed; else the error of the creation. */
-static int prove_once(struct gpunvme_qp *qp, unsigned *late, unsigned *still)
+static int prove_once(struct gnv_qp *qp, unsigned *late, unsigned *still)
 {
 	struct gnv_ringtest test = { .data = { 0 } };
 	int ret = gnv_ringtest_run(&test, qp), anew;
@@ -334,7 +337,7 @@ static int prove_once(struct gpunvme_qp *qp, unsigned *late, unsigned *still)
 }
 
 /* Doorbells of which the hardware leaves doubt are tried out, and rung in the next way until they work or the CPU rings. */
-static int prove(struct gpunvme_qp *qp)
+static int prove(struct gnv_qp *qp)
 {
 	unsigned late = 0, still = 0, rounds = 0, way, passed = ~0u;
 	int ret = 0;
@@ -354,7 +357,7 @@ static int prove(struct gpunvme_qp *qp)
 	return ret;
 }
 
-int gnv_qp_bring_up(struct gpunvme_qp *qp, const struct gpunvme_qp_opts *opts)
+int gnv_qp_bring_up(struct gnv_qp *qp, const struct gpunvme_queue_opts *opts)
 {
 	int ret = set_sizes(qp, opts);
 
@@ -366,12 +369,12 @@ int gnv_qp_bring_up(struct gpunvme_qp *qp, const struct gpunvme_qp_opts *opts)
 	ret = gnv_doorbells_open(qp);
 	if (ret)
 		return ret;
-	return qp->flags & GPUNVME_QP_NO_SELFTEST ? 0 : prove(qp);
+	return qp->flags & GPUNVME_QUEUE_NO_SELFTEST ? 0 : prove(qp);
 }
 
 uint32_t gnv_qp_of_tag(struct gpunvme_dev *dev, uint32_t tag)
 {
-	struct gpunvme_qp *qp;
+	struct gnv_qp *qp;
 	uint32_t qid;
 
 	pthread_mutex_lock(&dev->lock);

@@ -12,20 +12,18 @@
 #include "queue/selftest.h"
 #include "queue/cmb_probe.h"
 #include "util/bits.h"
-#include "util/entry.h"
-#include "util/opts.h"
 
 struct rung {
 	bool local;   /* rings and data in the GPU's memory */
 	bool forward; /* a CPU thread rings */
 };
 
-void gnv_qp_rung(const struct gpunvme_qp *qp, char *rung, size_t size)
+void gnv_qp_rung(const struct gnv_qp *qp, char *rung, size_t size)
 {
 	const struct gnv_port *port = qp->dev->nvme.port;
 	const char *name = port->rung;
 
-	if (qp->flags & GPUNVME_QP_CMB)
+	if (qp->flags & GPUNVME_QUEUE_CMB)
 		name = qp->local ? "vram+cmb" : "cmb";
 	else if (port->remote && qp->local)
 		name = "vram";
@@ -34,18 +32,18 @@ void gnv_qp_rung(const struct gpunvme_qp *qp, char *rung, size_t size)
 	snprintf(rung, size, "%.9s%s%s", name, qp->local && !port->remote ? "+vram" : "", qp->bells.cpu ? "+fwd" : "");
 }
 
-static int attempt(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, const struct gpunvme_qp_opts *user, struct rung rung,
-		   struct gpunvme_qp **out)
+static int attempt(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, const struct gpunvme_queue_opts *user, struct rung rung,
+		   struct gnv_qp **out)
 {
 	struct gnv_selftest test = { { NULL }, { NULL } };
-	struct gpunvme_qp_opts opts = *user;
-	struct gpunvme_qp *qp = calloc(1, sizeof(*qp));
+	struct gpunvme_queue_opts opts = *user;
+	struct gnv_qp *qp = calloc(1, sizeof(*qp));
 	struct gnv_message cause;
 	int ret;
 
 	if (!qp)
 		return gnv_fail(-ENOMEM, "out of memory");
-	opts.flags |= rung.forward ? (uint32_t)GPUNVME_QP_FORWARD : 0;
+	opts.flags |= rung.forward ? (uint32_t)GPUNVME_QUEUE_FORWARD : 0;
 	qp->node.ops = &gnv_qp_ops;
 	qp->dev = dev;
 	qp->gpu = gnv_gpu_get(gpu);
@@ -55,7 +53,7 @@ static int attempt(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, const struc
 	ret = gnv_qp_bring_up(qp, &opts);
 	if (!ret)
 		gnv_log(&dev->nvme.log, GPUNVME_LOG_DEBUG, "queue %u: created", qp->qid);
-	if (!ret && !(opts.flags & GPUNVME_QP_NO_SELFTEST))
+	if (!ret && !(opts.flags & GPUNVME_QUEUE_NO_SELFTEST))
 		ret = gnv_selftest_run(&test, qp);
 	if (ret) {
 		cause = gnv_message();
@@ -73,13 +71,13 @@ static int attempt(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, const struc
  * An owner of an RX 7900 XTX saw old completions in uncached memory until the GPU's translations were invalidated. Where the user
  * allows it, rings in GPU memory are tried again after that.
  */
-static int attempt_twice(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, const struct gpunvme_qp_opts *opts, struct rung rung,
-			 struct gpunvme_qp **out)
+static int attempt_twice(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, const struct gpunvme_queue_opts *opts, struct rung rung,
+			 struct gnv_qp **out)
 {
 	int ret = attempt(dev, gpu, opts, rung, out);
 	const struct gnv_message cause = gnv_message();
 
-	if (!(opts->flags & GPUNVME_QP_INVALIDATE) || !rung.local || (ret != -EIO && ret != -ETIMEDOUT))
+	if (!(opts->flags & GPUNVME_QUEUE_INVALIDATE) || !rung.local || (ret != -EIO && ret != -ETIMEDOUT))
 		return ret;
 	if (gpu->ops->coherence(gpu, GPUNVME_COHERENCE_INVALIDATE)) {
 		gnv_log(&dev->nvme.log, GPUNVME_LOG_WARN, "the GPU's translations are not invalidated: %s", gpunvme_errmsg());
@@ -96,11 +94,11 @@ static unsigned ladder(const struct gpunvme_dev *dev, const struct gpunvme_gpu *
 	const bool other = gpu->info.kind != GPUNVME_GPU_CPU && dev->nvme.port->remote;
 	unsigned n = 0;
 
-	if (flags & (GPUNVME_QP_VRAM | GPUNVME_QP_FORWARD) || !other) {
-		rung[n++] = (struct rung){ flags & GPUNVME_QP_VRAM, flags & GPUNVME_QP_FORWARD };
+	if (flags & (GPUNVME_QUEUE_VRAM | GPUNVME_QUEUE_FORWARD) || !other) {
+		rung[n++] = (struct rung){ flags & GPUNVME_QUEUE_VRAM, flags & GPUNVME_QUEUE_FORWARD };
 		return n;
 	}
-	if (!(flags & GPUNVME_QP_NO_SELFTEST) && !gpu->stale_reads)
+	if (!(flags & GPUNVME_QUEUE_NO_SELFTEST) && !gpu->stale_reads)
 		rung[n++] = (struct rung){ true, false };
 	rung[n++] = (struct rung){ false, false };
 	rung[n++] = (struct rung){ false, true };
@@ -113,7 +111,7 @@ static bool may_fall(int ret, struct rung from)
 	return ret == -EIO || ret == -ETIMEDOUT || ret == -EOPNOTSUPP || ret == -EXDEV || (from.local && ret == -ENOMEM);
 }
 
-static int climb(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, const struct gpunvme_qp_opts *opts, struct gpunvme_qp **out)
+static int climb(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, const struct gpunvme_queue_opts *opts, struct gnv_qp **out)
 {
 	static const char *const names[2][2] = { { "direct-db", "vfio-host+fwd" }, { "vram", "vram+fwd" } };
 	struct rung rung[3];
@@ -123,7 +121,7 @@ static int climb(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, const struct 
 
 	for (i = 0; i < count; i++) {
 		ret = attempt_twice(dev, gpu, opts, rung[i], out);
-		if (!ret && rung[i].local && !(opts->flags & GPUNVME_QP_NO_SELFTEST))
+		if (!ret && rung[i].local && !(opts->flags & GPUNVME_QUEUE_NO_SELFTEST))
 			__atomic_store_n(&gpu->data_local, true, __ATOMIC_RELAXED);
 		if (!ret || !may_fall(ret, rung[i]) || i + 1 == count)
 			break;
@@ -134,10 +132,10 @@ static int climb(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, const struct 
 }
 
 /* The first queue in the drive's memory that works is compared with one that lies elsewhere, and decides for those that come. */
-static uint32_t settle(struct gpunvme_qp **qp, const struct gpunvme_qp_opts *opts)
+static uint32_t settle(struct gnv_qp **qp, const struct gpunvme_queue_opts *opts)
 {
 	struct gpunvme_dev *dev = (*qp)->dev;
-	struct gpunvme_qp *other = NULL;
+	struct gnv_qp *other = NULL;
 	bool below = false;
 	int ret = climb(dev, (*qp)->gpu, opts, &other);
 
@@ -156,15 +154,15 @@ static uint32_t settle(struct gpunvme_qp **qp, const struct gpunvme_qp_opts *opt
 }
 
 /* In the drive's memory, if that is not slower. What is not to be tested is not compared either. */
-static int climb_with_cmb(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, const struct gpunvme_qp_opts *opts,
-			  struct gpunvme_qp **out)
+static int climb_with_cmb(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, const struct gpunvme_queue_opts *opts,
+			  struct gnv_qp **out)
 {
 	uint32_t *place = &dev->nvme.cmb.place[gpu->info.kind - 1];
-	struct gpunvme_qp_opts without = *opts;
+	struct gpunvme_queue_opts without = *opts;
 	uint32_t open = 0;
 	int ret;
 
-	without.flags &= ~(uint32_t)GPUNVME_QP_CMB;
+	without.flags &= ~(uint32_t)GPUNVME_QUEUE_CMB;
 	if (__atomic_load_n(place, __ATOMIC_RELAXED) == GNV_CMB_BELOW) {
 		gnv_log(&dev->nvme.log, GPUNVME_LOG_INFO, "a queue does not lie in the drive's memory, as that is slower");
 		return climb(dev, gpu, &without, out);
@@ -175,25 +173,14 @@ static int climb_with_cmb(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, cons
 	return ret;
 }
 
-GPUNVME_API int gpunvme_qp_create(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, const struct gpunvme_qp_opts *user,
-				  struct gpunvme_qp **out)
+int gnv_qp_create(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, const struct gpunvme_queue_opts *opts, struct gnv_qp **out)
 {
-	struct gpunvme_qp_opts opts = GPUNVME_QP_OPTS_INIT;
-	int ret = gnv_enter(dev, dev && gpu && out, "dev, gpu and qp");
-
-	if (ret)
-		return ret;
-	ret = gnv_opts_copy(&opts, user, gpunvme_qp_opts);
-	if (!ret && opts.reserved)
-		ret = gnv_fail(-EINVAL, "gpunvme_qp_opts.reserved must be 0");
-	if (ret)
-		return ret;
 	if (dev->nvme.port->space->by_fd)
 		__atomic_store_n(&gpu->data_by_fd, true, __ATOMIC_RELAXED);
-	if (gpu->stale_reads && dev->nvme.port->remote && !(opts.flags & GPUNVME_QP_VRAM))
+	if (gpu->stale_reads && dev->nvme.port->remote && !(opts->flags & GPUNVME_QUEUE_VRAM))
 		gnv_log(&dev->nvme.log, GPUNVME_LOG_INFO, "rung vram is not tried: controllers may read old lines of this GPU's memory; where "
-			"gpunvme litmus --vram passes ask for it by GPUNVME_QP_VRAM");
-	if (opts.flags & GPUNVME_QP_CMB && !(opts.flags & GPUNVME_QP_NO_SELFTEST))
-		return climb_with_cmb(dev, gpu, &opts, out);
-	return climb(dev, gpu, &opts, out);
+			"gpunvme litmus --vram passes ask for it by GPUNVME_QUEUE_VRAM");
+	if (opts->flags & GPUNVME_QUEUE_CMB && !(opts->flags & GPUNVME_QUEUE_NO_SELFTEST))
+		return climb_with_cmb(dev, gpu, opts, out);
+	return climb(dev, gpu, opts, out);
 }

@@ -3,14 +3,14 @@
 #include "queue/qp_recover.h"
 #include "util/clock.h"
 
-static struct gpunvme_qp *of(struct gnv_dev_queue *q)
+static struct gnv_qp *of(struct gnv_dev_queue *q)
 {
-	return gnv_container_of(q, struct gpunvme_qp, node);
+	return gnv_container_of(q, struct gnv_qp, node);
 }
 
-static const struct gpunvme_qp *of_const(const struct gnv_dev_queue *q)
+static const struct gnv_qp *of_const(const struct gnv_dev_queue *q)
 {
-	return gnv_container_of(q, const struct gpunvme_qp, node);
+	return gnv_container_of(q, const struct gnv_qp, node);
 }
 
 static void end(struct gnv_dev_queue *q, uint32_t cause)
@@ -26,7 +26,7 @@ static void silence(struct gnv_dev_queue *q)
 /* One whose deletion failed before, and that no program has, can go; others end for their threads. */
 static void forget(struct gnv_dev_queue *q)
 {
-	struct gpunvme_qp *qp = of(q);
+	struct gnv_qp *qp = of(q);
 
 	__atomic_store_n(&qp->sq_exists, false, __ATOMIC_RELAXED);
 	qp->cq_exists = false;
@@ -38,7 +38,7 @@ static void forget(struct gnv_dev_queue *q)
 
 static int renew(struct gnv_dev_queue *q)
 {
-	struct gpunvme_qp *qp = of(q);
+	struct gnv_qp *qp = of(q);
 	int ret = qp->heir || qp->zombie ? 0 : gnv_qp_renew(qp);
 
 	if (ret)
@@ -48,7 +48,7 @@ static int renew(struct gnv_dev_queue *q)
 
 /* ---- The watchdog ---- */
 
-static bool is_silent(struct gpunvme_qp *qp, uint64_t now, uint64_t grace_ns)
+static bool is_silent(struct gnv_qp *qp, uint64_t now, uint64_t grace_ns)
 {
 	uint64_t limit = qp->cmd_timeout / gnv_gpu_ticks_per_ms(qp->gpu) * GNV_NS_PER_MS + grace_ns;
 	struct gnv_watched *w = &qp->watched;
@@ -66,7 +66,7 @@ static bool is_silent(struct gpunvme_qp *qp, uint64_t now, uint64_t grace_ns)
 
 static void watch(struct gnv_dev_queue *q, uint64_t now, uint64_t grace_ns)
 {
-	struct gpunvme_qp *qp = of(q);
+	struct gnv_qp *qp = of(q);
 	uint32_t poison;
 
 	if (qp->heir || qp->zombie || !qp->sq_db || qp->watched.hopeless)
@@ -84,7 +84,7 @@ static void watch(struct gnv_dev_queue *q, uint64_t now, uint64_t grace_ns)
 
 /* ---- Commands that the controller has ---- */
 
-static bool may_reach(const struct gpunvme_qp *qp)
+static bool may_reach(const struct gnv_qp *qp)
 {
 	return qp->zombie || __atomic_load_n(&qp->sq_exists, __ATOMIC_RELAXED);
 }
@@ -96,14 +96,14 @@ static void mark(struct gnv_dev_queue *q)
 
 static uint32_t before_mark(const struct gnv_dev_queue *q)
 {
-	const struct gpunvme_qp *qp = of_const(q);
+	const struct gnv_qp *qp = of_const(q);
 
 	return may_reach(qp) && gnv_qp_oldest(qp) < qp->mark ? qp->qid : 0;
 }
 
 static uint32_t busy(const struct gnv_dev_queue *q, bool well, bool *over)
 {
-	const struct gpunvme_qp *qp = of_const(q);
+	const struct gnv_qp *qp = of_const(q);
 	const bool ended = qp->zombie || gnv_qp_poisoned(qp);
 
 	if (!may_reach(qp) || !(well || ended) || !gnv_qp_in_flight(qp))

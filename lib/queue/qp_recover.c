@@ -13,7 +13,6 @@
 #include "dev/reset.h"
 #include "queue/doorbell.h"
 #include "util/bits.h"
-#include "util/entry.h"
 
 #define ABORTS 64u /* one at a time; the deletion of the queue does the rest */
 #define WORDS 64u
@@ -21,7 +20,7 @@
 /* ---- Making the controller let go ---- */
 
 /* Abort one command, by its CID on the wire. Return: 0 the Abort completed, with any status; negative: it did not complete. */
-static int abort_command(struct gpunvme_qp *qp, uint32_t cid)
+static int abort_command(struct gnv_qp *qp, uint32_t cid)
 {
 	struct gpunvme_sqe cmd = { .opc = GPUNVME_ADMIN_ABORT, .cdw10 = qp->qid | cid << 16 };
 	int ret = gnv_admin_run(&qp->dev->nvme.admin, &cmd, NULL, 0, false, NULL);
@@ -29,7 +28,7 @@ static int abort_command(struct gpunvme_qp *qp, uint32_t cid)
 	return ret < 0 ? ret : 0;
 }
 
-static int abort_all(struct gpunvme_qp *qp)
+static int abort_all(struct gnv_qp *qp)
 {
 	uint64_t words[WORDS];
 	uint32_t gens = qp->cid_gens, cid, done = 0;
@@ -49,13 +48,13 @@ static int abort_all(struct gpunvme_qp *qp)
 	return ret;
 }
 
-void gnv_qp_silence(struct gpunvme_qp *qp)
+void gnv_qp_silence(struct gnv_qp *qp)
 {
 	if (qp->bells.cpu)
 		gnv_forward_remove(&qp->dev->forward, qp->forward);
 }
 
-static int forget(struct gpunvme_qp *qp)
+static int forget(struct gnv_qp *qp)
 {
 	int ret = qp->sq_exists ? abort_all(qp) : 0;
 
@@ -66,9 +65,9 @@ static int forget(struct gpunvme_qp *qp)
 
 /* ---- Going on ---- */
 
-static struct gpunvme_qp *twin(struct gpunvme_qp *qp)
+static struct gnv_qp *twin(struct gnv_qp *qp)
 {
-	struct gpunvme_qp *fresh = calloc(1, sizeof(*fresh));
+	struct gnv_qp *fresh = calloc(1, sizeof(*fresh));
 
 	if (!fresh)
 		return NULL;
@@ -89,9 +88,9 @@ static struct gpunvme_qp *twin(struct gpunvme_qp *qp)
 }
 
 /* Exchange what two queues are, but for their places in the list, and what is read without a lock because it never changes. */
-static void exchange(struct gpunvme_qp *qp, struct gpunvme_qp *fresh)
+static void exchange(struct gnv_qp *qp, struct gnv_qp *fresh)
 {
-	const size_t from = offsetof(struct gpunvme_qp, qid), len = sizeof(*qp) - from;
+	const size_t from = offsetof(struct gnv_qp, qid), len = sizeof(*qp) - from;
 	char was[sizeof(*qp)];
 
 	pthread_mutex_lock(&qp->dev->lock);
@@ -102,9 +101,9 @@ static void exchange(struct gpunvme_qp *qp, struct gpunvme_qp *fresh)
 	pthread_mutex_unlock(&qp->dev->lock);
 }
 
-int gnv_qp_renew(struct gpunvme_qp *qp)
+int gnv_qp_renew(struct gnv_qp *qp)
 {
-	struct gpunvme_qp *fresh = twin(qp);
+	struct gnv_qp *fresh = twin(qp);
 	struct gnv_message cause;
 	int ret;
 
@@ -126,7 +125,7 @@ int gnv_qp_renew(struct gpunvme_qp *qp)
 
 /* ---- All of it ---- */
 
-int gnv_qp_recover(struct gpunvme_qp *qp)
+int gnv_qp_recover(struct gnv_qp *qp)
 {
 	int ret;
 
@@ -140,13 +139,13 @@ int gnv_qp_recover(struct gpunvme_qp *qp)
 	gnv_qp_command(qp, GPUNVME_ESHUTDOWN);
 	ret = gnv_qp_renew(qp);
 	if (!ret && !qp->internal)
-		gnv_events_add(&qp->dev->events, GPUNVME_EVENT_RECOVERED, qp, NULL);
+		gnv_events_add(&qp->dev->events, GPUNVME_EVENT_RECOVERED, qp->owner, NULL);
 	return ret;
 }
 
-void gnv_qp_drop_old(struct gpunvme_dev *dev, const struct gpunvme_qp *qp)
+void gnv_qp_drop_old(struct gpunvme_dev *dev, const struct gnv_qp *qp)
 {
-	struct gpunvme_qp *old, *next;
+	struct gnv_qp *old, *next;
 
 	for (old = gnv_qp_first(dev); old; old = next) {
 		next = gnv_qp_next(old);
@@ -157,28 +156,10 @@ void gnv_qp_drop_old(struct gpunvme_dev *dev, const struct gpunvme_qp *qp)
 	}
 }
 
-GPUNVME_API int gpunvme_qp_recover(struct gpunvme_qp *qp)
+void gnv_qp_retire(struct gnv_qp *qp)
 {
-	int ret = gnv_enter(qp->dev, qp, "qp");
-
-	if (ret)
-		return ret;
-	pthread_mutex_lock(&qp->dev->queues_lock);
-	ret = qp->zombie ? gnv_fail(-ESHUTDOWN, "queue %u is being destroyed; call gpunvme_qp_destroy() again", qp->qid)
-			 : gnv_qp_recover(qp);
-	pthread_mutex_unlock(&qp->dev->queues_lock);
-	return ret;
-}
-
-GPUNVME_API int gpunvme_qp_release_old(struct gpunvme_qp *qp)
-{
-	int ret = gnv_enter(qp->dev, qp, "qp");
-
-	if (ret)
-		return ret;
 	pthread_mutex_lock(&qp->dev->queues_lock);
 	gnv_qp_drop_old(qp->dev, qp);
 	qp->lanes_gone = !qp->sq_exists; /* all its views are old */
 	pthread_mutex_unlock(&qp->dev->queues_lock);
-	return 0;
 }

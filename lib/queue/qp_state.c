@@ -14,7 +14,7 @@
 #define WORDS 64u /* copied at once */
 
 /* Every identifier is free. */
-static int fill_cid_map(struct gpunvme_qp *qp)
+static int fill_cid_map(struct gnv_qp *qp)
 {
 	uint64_t at = qp->state.lane + qp->layout.cid_map, words[WORDS];
 	uint32_t left = qp->cids, n, i;
@@ -30,11 +30,11 @@ static int fill_cid_map(struct gpunvme_qp *qp)
 	return ret;
 }
 
-int gnv_qp_state_open(struct gpunvme_qp *qp)
+int gnv_qp_state_open(struct gnv_qp *qp)
 {
 	int ret;
 
-	gnv_qp_layout(qp->depth, qp->cids, qp->flags & GPUNVME_QP_LATENCY, &qp->layout);
+	gnv_qp_layout(qp->depth, qp->cids, qp->flags & GPUNVME_QUEUE_LATENCY, &qp->layout);
 	ret = qp->gpu->ops->local_alloc(qp->gpu, qp->layout.size, &qp->state);
 	if (ret) {
 		qp->state.lane = 0;
@@ -43,7 +43,7 @@ int gnv_qp_state_open(struct gpunvme_qp *qp)
 	return fill_cid_map(qp);
 }
 
-void gnv_qp_state_close(struct gpunvme_qp *qp)
+void gnv_qp_state_close(struct gnv_qp *qp)
 {
 	if (qp->state.lane)
 		qp->gpu->ops->local_free(qp->gpu, &qp->state, qp->layout.size);
@@ -76,7 +76,7 @@ static bool lock_out(struct gpunvme_dq_state *state, bool (*lock)(struct gpunvme
 	return false;
 }
 
-int gnv_qp_hush(struct gpunvme_qp *qp)
+int gnv_qp_hush(struct gnv_qp *qp)
 {
 	struct gpunvme_dq_state *state = (struct gpunvme_dq_state *)(uintptr_t)qp->state.lane;
 
@@ -89,11 +89,11 @@ int gnv_qp_hush(struct gpunvme_qp *qp)
 	}
 	return gnv_fail(-ENOSPC,
 			"all %u I/O queue pairs of the controller are in use, and a kernel may still ring for queue %u: end it, call "
-			"gpunvme_qp_release_old() and recover again, or destroy a queue",
+			"gpunvme_queue_retire() and recover again, or destroy a queue",
 			qp->dev->nvme.info.queues, qp->qid);
 }
 
-void gnv_qp_command(struct gpunvme_qp *qp, uint32_t word)
+void gnv_qp_command(struct gnv_qp *qp, uint32_t word)
 {
 	uint32_t *control = qp->control.cpu, seen;
 
@@ -104,7 +104,7 @@ void gnv_qp_command(struct gpunvme_qp *qp, uint32_t word)
 		;
 }
 
-uint32_t gnv_qp_poisoned(const struct gpunvme_qp *qp)
+uint32_t gnv_qp_poisoned(const struct gnv_qp *qp)
 {
 	uint32_t word = 0;
 
@@ -115,7 +115,7 @@ uint32_t gnv_qp_poisoned(const struct gpunvme_qp *qp)
 	return word > 1 ? word : 0;
 }
 
-uint32_t gnv_qp_in_flight(const struct gpunvme_qp *qp)
+uint32_t gnv_qp_in_flight(const struct gnv_qp *qp)
 {
 	uint64_t at = qp->state.lane + qp->layout.result, words[WORDS];
 	uint32_t left = qp->cids, count = 0, n, i;
@@ -130,7 +130,7 @@ uint32_t gnv_qp_in_flight(const struct gpunvme_qp *qp)
 	return count;
 }
 
-uint64_t gnv_qp_position(const struct gpunvme_qp *qp)
+uint64_t gnv_qp_position(const struct gnv_qp *qp)
 {
 	uint64_t resv = 0;
 
@@ -140,7 +140,7 @@ uint64_t gnv_qp_position(const struct gpunvme_qp *qp)
 }
 
 /* A word has 32 bits of its command's position. The next command's position is greater by less than 2^32. */
-uint64_t gnv_qp_oldest(const struct gpunvme_qp *qp)
+uint64_t gnv_qp_oldest(const struct gnv_qp *qp)
 {
 	uint64_t at = qp->state.lane + qp->layout.result, end = gnv_qp_position(qp), oldest = UINT64_MAX, words[WORDS];
 	uint32_t left = qp->cids, n, i;
@@ -156,19 +156,25 @@ uint64_t gnv_qp_oldest(const struct gpunvme_qp *qp)
 	return oldest;
 }
 
-void gnv_qp_state_read(const struct gpunvme_qp *qp, struct gpunvme_dq_state *state)
+void gnv_qp_state_read(const struct gnv_qp *qp, struct gpunvme_dq_state *state)
 {
 	if (qp->gpu->ops->peek(qp->gpu, state, qp->state.lane, sizeof(*state)))
 		memset(state, 0, sizeof(*state));
 }
 
-int gnv_qp_latency_read(const struct gpunvme_qp *qp, uint64_t *bucket)
+int gnv_qp_latency_add(const struct gnv_qp *qp, uint64_t *bucket)
 {
-	return qp->gpu->ops->peek(qp->gpu, bucket, qp->state.lane + qp->layout.buckets, GPUNVME_LATENCY_BUCKETS * sizeof(*bucket));
+	uint64_t own[GPUNVME_LATENCY_BUCKETS];
+	uint32_t i;
+	int ret = qp->gpu->ops->peek(qp->gpu, own, qp->state.lane + qp->layout.buckets, sizeof(own));
+
+	for (i = 0; i < GPUNVME_LATENCY_BUCKETS && !ret; i++)
+		bucket[i] += own[i];
+	return ret;
 }
 
 /* The counters are the lanes': they go on, and what they were is subtracted. */
-int gnv_qp_zero_counters(struct gpunvme_qp *qp)
+int gnv_qp_zero_counters(struct gnv_qp *qp)
 {
 	static const uint64_t none[GPUNVME_LATENCY_BUCKETS];
 
@@ -176,7 +182,7 @@ int gnv_qp_zero_counters(struct gpunvme_qp *qp)
 	return qp->layout.buckets ? qp->gpu->ops->poke(qp->gpu, qp->state.lane + qp->layout.buckets, none, sizeof(none)) : 0;
 }
 
-bool gnv_qp_completion_waits(const struct gpunvme_qp *qp, const struct gpunvme_dq_state *state)
+bool gnv_qp_completion_waits(const struct gnv_qp *qp, const struct gpunvme_dq_state *state)
 {
 	size_t at = ((state->drain >> 1) & (qp->cq_depth - 1)) * sizeof(struct gpunvme_cqe) + 12;
 	uint32_t phase = ~(uint32_t)((state->drain >> 1) / qp->cq_depth) & 1, dw3;

@@ -11,8 +11,6 @@
 #include "queue/qp.h"
 #include "util/bits.h"
 #include "util/checked.h"
-#include "util/entry.h"
-#include "util/opts.h"
 
 #define MAX_BLOCKS 65536u /* of one command: NLB has 16 bits */
 
@@ -29,30 +27,30 @@ static bool is_torn(const struct gpunvme_ns_info *ns)
 }
 
 /* As in struct gpunvme_dq. Lanes have no time for one that is no power of two, nor for one smaller than a page. */
-static uint32_t boundary_of(const struct gpunvme_qp *qp, const struct gpunvme_ns_info *ns)
+static uint32_t boundary_of(const struct gnv_qp *qp, const struct gpunvme_ns_info *ns)
 {
 	bool useful = gnv_is_pow2(ns->boundary) && (uint64_t)ns->boundary * ns->lba_size >= qp->dev->nvme.ctrl.page_size;
 
 	return useful ? -ns->boundary : 0;
 }
 
-static uint32_t dq_flags(const struct gpunvme_qp *qp)
+static uint32_t dq_flags(const struct gnv_qp *qp)
 {
 	uint32_t flags = 0;
 
-	if (qp->flags & GPUNVME_QP_SGL || qp->dev->nvme.lists.form == GNV_LISTS_SGL)
+	if (qp->flags & GPUNVME_QUEUE_SGL || qp->dev->nvme.lists.form == GNV_LISTS_SGL)
 		flags |= GPUNVME_DQ_SGL;
-	if (qp->flags & GPUNVME_QP_STATS)
+	if (qp->flags & GPUNVME_QUEUE_STATS)
 		flags |= GPUNVME_DQ_STATS;
-	if (qp->flags & GPUNVME_QP_LATENCY)
+	if (qp->flags & GPUNVME_QUEUE_LATENCY)
 		flags |= GPUNVME_DQ_LATENCY;
-	if (qp->flags & GPUNVME_QP_SERVED)
+	if (qp->flags & GPUNVME_QUEUE_SERVED)
 		flags |= GPUNVME_DQ_SERVED;
-	if (qp->flags & GPUNVME_QP_CQE16)
+	if (qp->flags & GPUNVME_QUEUE_CQE16)
 		flags |= GPUNVME_DQ_CQE16;
 	/* Below a switch a doorbell may overtake an SQE on its way to the host's memory; reading the SQE back pushes it ahead. */
 	if (qp->dev->nvme.port->remote && !qp->local && !qp->bells.cpu && qp->gpu->info.kind != GPUNVME_GPU_CPU &&
-	    !(qp->flags & GPUNVME_QP_NO_READBACK))
+	    !(qp->flags & GPUNVME_QUEUE_NO_READBACK))
 		flags |= GPUNVME_DQ_READBACK_SQE;
 	return flags;
 }
@@ -88,7 +86,7 @@ static uint32_t whole_steps(const struct gpunvme_ns_info *ns, const struct gpunv
 	return ns->write_step && !(dq->flags & GPUNVME_DQ_SGL) ? (uint32_t)gnv_min(dq->max_blocks, listed) : dq->max_blocks;
 }
 
-void gnv_qp_describe(const struct gpunvme_qp *qp, const struct gpunvme_ns_info *ns, struct gpunvme_dq *dq)
+void gnv_qp_describe(const struct gnv_qp *qp, const struct gpunvme_ns_info *ns, struct gpunvme_dq *dq)
 {
 	memset(dq, 0, sizeof(*dq));
 	dq->head = (struct gpunvme_head)GPUNVME_HEAD(GPUNVME_KIND_QUEUE, *dq);
@@ -121,7 +119,7 @@ void gnv_qp_describe(const struct gpunvme_qp *qp, const struct gpunvme_ns_info *
 		dq->flags |= GPUNVME_DQ_TORN;
 }
 
-uint32_t gnv_qp_tag(const struct gpunvme_qp *qp)
+uint32_t gnv_qp_tag(const struct gnv_qp *qp)
 {
 	uint32_t tag;
 
@@ -134,7 +132,7 @@ uint32_t gnv_qp_tag(const struct gpunvme_qp *qp)
 }
 
 /* What follows looks at a queue that may be recovered meanwhile. */
-static int check_alive(struct gpunvme_qp *qp)
+static int check_alive(struct gnv_qp *qp)
 {
 	char why[GNV_CTRL_WHY];
 	uint32_t qid, poison;
@@ -146,14 +144,14 @@ static int check_alive(struct gpunvme_qp *qp)
 	poison = gnv_qp_poisoned(qp);
 	pthread_mutex_unlock(&qp->dev->lock);
 	if (zombie)
-		return gnv_fail(-ESHUTDOWN, "queue %u is being destroyed; call gpunvme_qp_destroy() again", qid);
+		return gnv_fail(-ESHUTDOWN, "queue %u is being destroyed; call gpunvme_queue_destroy() again", qid);
 	if (!poison)
 		return 0;
 	gnv_ctrl_why(&qp->dev->nvme.ctrl, why);
 	if (why[0])
 		return gnv_fail(-ESHUTDOWN, "queue %u has ended with its controller: %s; call gpunvme_dev_reset(), or close it and open it again",
 				qid, why);
-	return gnv_fail(-ESHUTDOWN, "queue %u is poisoned by an earlier failure; call gpunvme_qp_recover()", qid);
+	return gnv_fail(-ESHUTDOWN, "queue %u is poisoned by an earlier failure; call gpunvme_queue_recover()", qid);
 }
 
 static int check_window(const struct gpunvme_ns_info *ns, struct gpunvme_view *view)
@@ -167,7 +165,7 @@ static int check_window(const struct gpunvme_ns_info *ns, struct gpunvme_view *v
 	return 0;
 }
 
-static int check_view(const struct gpunvme_qp *qp, const struct gpunvme_ns_info *ns, struct gpunvme_view *view)
+static int check_view(const struct gnv_qp *qp, const struct gpunvme_ns_info *ns, struct gpunvme_view *view)
 {
 	const uint32_t unknown = view->flags & ~(uint32_t)(GPUNVME_VIEW_WRITE | GPUNVME_VIEW_FENCED);
 
@@ -183,7 +181,7 @@ static int check_view(const struct gpunvme_qp *qp, const struct gpunvme_ns_info 
 }
 
 /* Memory that its GPU caches is for reading, unless the caller takes care. With dev->lock held. */
-static int allow_writing(struct gpunvme_qp *qp, uint32_t flags)
+static int allow_writing(struct gnv_qp *qp, uint32_t flags)
 {
 	if (!(flags & GPUNVME_VIEW_WRITE) || flags & GPUNVME_VIEW_FENCED)
 		return 0;
@@ -197,22 +195,12 @@ static int allow_writing(struct gpunvme_qp *qp, uint32_t flags)
 	return 0;
 }
 
-GPUNVME_API int gpunvme_qp_view_v(struct gpunvme_qp *qp, const struct gpunvme_view *user, struct gpunvme_dq *dq, uint32_t version,
-				  uint32_t size)
+int gnv_qp_view(struct gnv_qp *qp, const struct gpunvme_view *user, struct gpunvme_dq *dq)
 {
-	struct gpunvme_view view = GPUNVME_VIEW_INIT;
+	struct gpunvme_view view = user ? *user : (struct gpunvme_view)GPUNVME_VIEW_INIT;
 	struct gpunvme_ns_info ns = { .size = sizeof(ns) };
-	int ret = gnv_enter(qp->dev, qp && dq, "qp and dq");
+	int ret = check_alive(qp);
 
-	if (ret)
-		return ret;
-	ret = gnv_view_check(version, size, sizeof(*dq));
-	if (ret)
-		return ret;
-	ret = gnv_opts_copy(&view, user, gpunvme_view);
-	if (ret)
-		return ret;
-	ret = check_alive(qp);
 	if (ret)
 		return ret;
 	ret = gpunvme_ns_get_info(qp->dev, view.nsid, &ns);
@@ -238,11 +226,13 @@ GPUNVME_API int gpunvme_qp_view_v(struct gpunvme_qp *qp, const struct gpunvme_vi
 /* For as long as a lane may believe a copy of the word (dq.h, GPUNVME_CONTROL_SAID_SHIFT), and longer. */
 static const struct timespec forgotten = { 0, 1000000 };
 
-void gnv_qp_stop(struct gpunvme_qp *const *qp, uint32_t count, bool stop)
+void gnv_qp_stop(struct gnv_qp *const *qp, uint32_t count, bool stop)
 {
 	uint32_t i;
 
 	for (i = 0; i < count; i++) {
+		if (!qp[i])
+			continue;
 		pthread_mutex_lock(&qp[i]->dev->lock);
 		gnv_qp_command(qp[i], stop);
 		pthread_mutex_unlock(&qp[i]->dev->lock);
@@ -251,63 +241,35 @@ void gnv_qp_stop(struct gpunvme_qp *const *qp, uint32_t count, bool stop)
 		nanosleep(&forgotten, NULL);
 }
 
-GPUNVME_API int gpunvme_qp_stop(struct gpunvme_qp *qp, int stop)
-{
-	int ret = gnv_enter(qp->dev, qp, "qp");
-
-	if (ret)
-		return ret;
-	gnv_qp_stop(&qp, 1, stop != 0);
-	return 0;
-}
-
-static void read_counters(const struct gpunvme_qp *qp, struct gpunvme_qp_info *info)
+static void add_counters(const struct gnv_qp *qp, struct gpunvme_queue_info *info)
 {
 	struct gpunvme_dq_state state;
 
 	gnv_qp_state_read(qp, &state);
-	info->submitted = state.pub - qp->before.pub;
-	info->doorbells = state.doorbells - qp->before.doorbells;
-	info->drains = state.drains - qp->before.drains;
-	info->completions = state.completions - qp->before.completions;
-	info->errors = state.errors - qp->before.errors;
+	info->submitted += state.pub - qp->before.pub;
+	info->doorbells += state.doorbells - qp->before.doorbells;
+	info->drains += state.drains - qp->before.drains;
+	info->completions += state.completions - qp->before.completions;
+	info->errors += state.errors - qp->before.errors;
 }
 
-GPUNVME_API int gpunvme_qp_get_info(struct gpunvme_qp *qp, struct gpunvme_qp_info *user)
+void gnv_qp_add_info(const struct gnv_qp *qp, struct gpunvme_queue_info *info)
 {
-	struct gpunvme_qp_info info = { .size = sizeof(info) };
-	int ret = gnv_enter(qp->dev, qp, "qp");
+	uint32_t poison;
 
-	if (ret)
-		return ret;
 	pthread_mutex_lock(&qp->dev->lock);
-	read_counters(qp, &info);
-	info.qid = qp->qid;
-	info.depth = qp->depth;
-	info.cq_depth = qp->cq_depth;
-	info.cids = qp->cids;
-	info.poison = gnv_qp_poisoned(qp);
-	info.in_flight = gnv_qp_in_flight(qp);
-	gnv_qp_rung(qp, info.rung, sizeof(info.rung));
-	info.recoveries = qp->recoveries;
+	add_counters(qp, info);
+	if (!info->qid) {
+		info->qid = qp->qid;
+		info->depth = qp->depth;
+		info->cq_depth = qp->cq_depth;
+		gnv_qp_rung(qp, info->rung, sizeof(info->rung));
+	}
+	poison = gnv_qp_poisoned(qp);
+	info->poison = info->poison ? info->poison : poison;
+	info->ended += poison != 0;
+	info->cids += qp->cids;
+	info->in_flight += gnv_qp_in_flight(qp);
+	info->recoveries += qp->recoveries;
 	pthread_mutex_unlock(&qp->dev->lock);
-	return gnv_info_copy(user, &info, gpunvme_qp_info);
-}
-
-GPUNVME_API int gpunvme_qp_get_latency(struct gpunvme_qp *qp, struct gpunvme_qp_latency *user)
-{
-	struct gpunvme_qp_latency latency = { .size = sizeof(latency) };
-	int ret = gnv_enter(qp->dev, qp, "qp");
-
-	if (ret)
-		return ret;
-	if (!(qp->flags & GPUNVME_QP_LATENCY))
-		return gnv_fail(-EOPNOTSUPP, "this queue keeps no latencies; create it with GPUNVME_QP_LATENCY");
-	latency.ticks_per_ms = gnv_gpu_ticks_per_ms(qp->gpu);
-	pthread_mutex_lock(&qp->dev->lock);
-	ret = gnv_qp_latency_read(qp, latency.bucket);
-	pthread_mutex_unlock(&qp->dev->lock);
-	if (ret)
-		return ret;
-	return gnv_info_copy(user, &latency, gpunvme_qp_latency);
 }

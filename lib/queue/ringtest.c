@@ -16,7 +16,7 @@
 
 struct run {
 	struct gnv_ringtest *test;
-	struct gpunvme_qp *qp;
+	struct gnv_qp *qp;
 	uint32_t nsid;
 	uint64_t prp2;
 	uint32_t sent;	/* atomic while lanes ring; commands, and with each completion seen the CQ's position too */
@@ -47,7 +47,7 @@ static bool gets_on(void *ctx)
 static void *lane_main(void *arg)
 {
 	struct run *run = arg;
-	struct gpunvme_qp *qp = run->qp;
+	struct gnv_qp *qp = run->qp;
 	const struct gnv_ring_args args = { .doorbell = qp->sq_db,
 					    .go = run->test->go.lane,
 					    .rung = run->test->go.lane + 64,
@@ -78,7 +78,7 @@ static void put_command(struct run *run)
 /* The completion of the command sent last. What it says of the block does not matter here. */
 static int see(struct run *run, uint64_t start, uint64_t limit)
 {
-	struct gpunvme_qp *qp = run->qp;
+	struct gnv_qp *qp = run->qp;
 	uint32_t at = run->sent - 1, phase = ~(at / qp->cq_depth) & 1;
 	const struct gpunvme_cqe *cqe = (const struct gpunvme_cqe *)qp->cq.cpu + at % qp->cq_depth;
 	const uint32_t *last = &((const uint32_t *)(const void *)cqe)[3];
@@ -261,7 +261,7 @@ static int explain(const struct run *run, int ret, uint64_t by_lane, uint64_t by
 	return ret;
 }
 
-static int deaf(const struct gpunvme_qp *qp)
+static int deaf(const struct gnv_qp *qp)
 {
 	return gnv_fail(-EIO, "the controller does not see the commands, or the CPU not the completions, of queue %u in %s memory",
 			qp->qid, qp->local ? "GPU" : "host");
@@ -269,7 +269,7 @@ static int deaf(const struct gpunvme_qp *qp)
 
 static int judge(struct run *run, int ret)
 {
-	struct gpunvme_qp *qp = run->qp;
+	struct gnv_qp *qp = run->qp;
 	uint64_t by_lane;
 
 	if (run->launched)
@@ -299,7 +299,7 @@ static int run_lane(struct run *run)
 	return judge(run, ret);
 }
 
-int gnv_ringtest_run(struct gnv_ringtest *test, struct gpunvme_qp *qp)
+int gnv_ringtest_run(struct gnv_ringtest *test, struct gnv_qp *qp)
 {
 	struct run run = { .test = test, .qp = qp };
 	int ret = place(&run);
@@ -316,7 +316,7 @@ int gnv_ringtest_run(struct gnv_ringtest *test, struct gpunvme_qp *qp)
 	return ret;
 }
 
-int gnv_ringtest_one(struct gnv_ringtest *test, struct gpunvme_qp *qp, int (*ring)(void *ctx), void *ctx)
+int gnv_ringtest_one(struct gnv_ringtest *test, struct gnv_qp *qp, int (*ring)(void *ctx), void *ctx)
 {
 	struct run run = { .test = test, .qp = qp };
 	int ret = place(&run);
@@ -332,7 +332,7 @@ int gnv_ringtest_one(struct gnv_ringtest *test, struct gpunvme_qp *qp, int (*rin
 	return explain(&run, ret, 0, 0);
 }
 
-void gnv_ringtest_fini(struct gnv_ringtest *test, struct gpunvme_qp *qp)
+void gnv_ringtest_fini(struct gnv_ringtest *test, struct gnv_qp *qp)
 {
 	gnv_arena_free(qp->dev->nvme.arena, &test->go);
 	gnv_arena_free(qp->dev->nvme.arena, &test->list);

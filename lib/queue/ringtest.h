@@ -32,13 +32,13 @@ struct gnv_ringtest {
  * -EPROTO another command was completed; -ENOENT no namespace to read; other negative errnos are no result. gnv_fail() has the
  * message. The controller may still have a command for the memory: the caller deletes the queue before gnv_ringtest_fini().
  */
-int gnv_ringtest_run(struct gnv_ringtest *test, struct gpunvme_qp *qp);
+int gnv_ringtest_run(struct gnv_ringtest *test, struct gnv_qp *qp);
 /*
  * gnv_ringtest_one() - on such a queue: one command, for which somebody else rings
  * @ring: stores 1 to the doorbell of the submission queue. Return: 0; a negative errno with its error message, which is passed on.
  * Return: as gnv_ringtest_run(), but not -EAGAIN and -EBUSY; what @ring returned.
  */
-int gnv_ringtest_one(struct gnv_ringtest *test, struct gpunvme_qp *qp, int (*ring)(void *ctx), void *ctx);
-void gnv_ringtest_fini(struct gnv_ringtest *test, struct gpunvme_qp *qp);
+int gnv_ringtest_one(struct gnv_ringtest *test, struct gnv_qp *qp, int (*ring)(void *ctx), void *ctx);
+void gnv_ringtest_fini(struct gnv_ringtest *test, struct gnv_qp *qp);
 
 #endif

@@ -23,7 +23,7 @@
 #define TURNS 8u /* of a block that is written to all the while */
 #define SLACK_MS 10000u /* a GPU has to start the kernel, too */
 
-static int moved(const struct gpunvme_qp *qp)
+static int moved(const struct gnv_qp *qp)
 {
 	return gnv_fail(-EIO,
 			"the self-test of queue %u: GPU and CPU access different memory at the address of the test's buffer, "
@@ -32,7 +32,7 @@ static int moved(const struct gpunvme_qp *qp)
 }
 
 /* What lanes have written is what the CPU reads. */
-static int check_view(const struct gpunvme_qp *qp, const struct gpunvme_mem *mem, size_t len, uint32_t fill)
+static int check_view(const struct gnv_qp *qp, const struct gpunvme_mem *mem, size_t len, uint32_t fill)
 {
 	const uint32_t *cpu = mem->cpu;
 	size_t i;
@@ -45,7 +45,7 @@ static int check_view(const struct gpunvme_qp *qp, const struct gpunvme_mem *mem
 	return 0;
 }
 
-static int make(struct gnv_selftest *test, struct gpunvme_qp *qp, unsigned i, size_t len, bool local)
+static int make(struct gnv_selftest *test, struct gnv_qp *qp, unsigned i, size_t len, bool local)
 {
 	struct gpunvme_mem_opts opts = GPUNVME_MEM_OPTS_INIT;
 	int ret;
@@ -58,7 +58,7 @@ static int make(struct gnv_selftest *test, struct gpunvme_qp *qp, unsigned i, si
 	return gnv_placement_status(qp->dev, local, gpunvme_mem_map(test->mem[i], qp->dev));
 }
 
-static int prepare(struct gnv_selftest *test, struct gpunvme_qp *qp, unsigned i, size_t len, uint32_t fill,
+static int prepare(struct gnv_selftest *test, struct gnv_qp *qp, unsigned i, size_t len, uint32_t fill,
 		   struct gpunvme_dbuf *dbuf)
 {
 	bool local = i && qp->local;
@@ -86,7 +86,7 @@ static int prepare(struct gnv_selftest *test, struct gpunvme_qp *qp, unsigned i,
 	return check_view(qp, test->mem[i], len, fill);
 }
 
-static int explain(const struct gpunvme_qp *qp, int ret)
+static int explain(const struct gnv_qp *qp, int ret)
 {
 	struct gpunvme_dq_state state;
 	const char *link = "";
@@ -98,13 +98,13 @@ static int explain(const struct gpunvme_qp *qp, int ret)
 	if (gnv_condition_of(ret))
 		return gnv_fail(ret, "%s", gnv_condition_of(ret));
 	if (ret > 0 || ret == -ETIMEDOUT)
-		return gnv_fail(ret, "the self-test of queue %u could not read a block: %s%s; GPUNVME_QP_NO_SELFTEST skips it",
+		return gnv_fail(ret, "the self-test of queue %u could not read a block: %s%s; GPUNVME_QUEUE_NO_SELFTEST skips it",
 				qp->qid, gpunvme_strerror(ret), link);
 	return gnv_fail(-EIO, "the self-test of queue %u failed to read the first block: %s", qp->qid, gpunvme_strerror(ret));
 }
 
 /* Run the kernel. `out` is room for its result and for what it saw. */
-static int run(struct gpunvme_qp *qp, struct gnv_selftest_args *args, uint64_t out, size_t len, void *seen,
+static int run(struct gnv_qp *qp, struct gnv_selftest_args *args, uint64_t out, size_t len, void *seen,
 	       struct gnv_selftest_result *result)
 {
 	const struct gnv_launch launch = {
@@ -127,7 +127,7 @@ static int run(struct gpunvme_qp *qp, struct gnv_selftest_args *args, uint64_t o
 	return qp->gpu->ops->peek(qp->gpu, seen, args->seen, len);
 }
 
-static int read_block(struct gpunvme_qp *qp, const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, size_t len,
+static int read_block(struct gnv_qp *qp, const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, size_t len,
 		      uint32_t fill, void *seen)
 {
 	struct gnv_selftest_args args = { .dq = *dq, .dbuf = *dbuf, .nblocks = (uint32_t)(len >> dq->lba_shift), .fill = fill };
@@ -178,7 +178,7 @@ static bool is_another(const struct gnv_selftest *test, size_t len, uint32_t fil
 }
 
 /* What the controller sent, what lies in memory, what the lanes saw. */
-static int compare(const struct gnv_selftest *test, const struct gpunvme_qp *qp, size_t len)
+static int compare(const struct gnv_selftest *test, const struct gnv_qp *qp, size_t len)
 {
 	const void *sent = gpunvme_mem_ptr(test->mem[0]), *lies = gpunvme_mem_ptr(test->mem[1]);
 	bool there, seen = !memcmp(sent, test->seen[1], len);
@@ -197,7 +197,7 @@ static int compare(const struct gnv_selftest *test, const struct gpunvme_qp *qp,
 }
 
 /* Return: 0; -ENOENT there is nothing to read, which the log says. */
-static int describe(struct gpunvme_qp *qp, struct gpunvme_ns_info *ns, struct gpunvme_dq *dq)
+static int describe(struct gnv_qp *qp, struct gpunvme_ns_info *ns, struct gpunvme_dq *dq)
 {
 	int ret;
 
@@ -214,7 +214,7 @@ static int describe(struct gpunvme_qp *qp, struct gpunvme_ns_info *ns, struct gp
 }
 
 /* Return: 0; -EAGAIN whole data came, and other data than before; another failure. */
-static int read_twice(struct gnv_selftest *test, struct gpunvme_qp *qp, const struct gpunvme_dq *dq, size_t len)
+static int read_twice(struct gnv_selftest *test, struct gnv_qp *qp, const struct gpunvme_dq *dq, size_t len)
 {
 	uint32_t next = FILL_TRUSTED, fill = next;
 	struct gpunvme_dbuf dbuf;
@@ -234,7 +234,7 @@ static int read_twice(struct gnv_selftest *test, struct gpunvme_qp *qp, const st
 	return ret && is_another(test, len, fill) ? -EAGAIN : ret;
 }
 
-static int read_both(struct gnv_selftest *test, struct gpunvme_qp *qp, const struct gpunvme_dq *dq, size_t len)
+static int read_both(struct gnv_selftest *test, struct gnv_qp *qp, const struct gpunvme_dq *dq, size_t len)
 {
 	unsigned turn;
 	int ret = -EAGAIN;
@@ -244,7 +244,7 @@ static int read_both(struct gnv_selftest *test, struct gpunvme_qp *qp, const str
 	return ret == -EAGAIN ? -EIO : ret; /* with the sentence of the last turn */
 }
 
-int gnv_selftest_memory(struct gnv_selftest *test, struct gpunvme_qp *qp, size_t most)
+int gnv_selftest_memory(struct gnv_selftest *test, struct gnv_qp *qp, size_t most)
 {
 	struct gpunvme_ns_info ns;
 	struct gpunvme_dq dq;
@@ -262,7 +262,7 @@ int gnv_selftest_memory(struct gnv_selftest *test, struct gpunvme_qp *qp, size_t
 	return ret;
 }
 
-int gnv_selftest_run(struct gnv_selftest *test, struct gpunvme_qp *qp)
+int gnv_selftest_run(struct gnv_selftest *test, struct gnv_qp *qp)
 {
 	struct gpunvme_ns_info ns;
 	struct gpunvme_dq dq;

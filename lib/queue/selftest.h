@@ -17,13 +17,13 @@ struct gnv_selftest {
  * Return: 0; -EIO; -ETIMEDOUT; -ENOMEM; or a positive NVMe status. After a failure the controller may still have a command for the
  * buffers: the caller deletes the queue before gnv_selftest_fini().
  */
-int gnv_selftest_run(struct gnv_selftest *test, struct gpunvme_qp *qp);
+int gnv_selftest_run(struct gnv_selftest *test, struct gnv_qp *qp);
 
 /*
  * gnv_selftest_memory() - the same with memory that is mapped already, test->mem[1], and up to @most bytes; it is zeroed again
  * Return: as above.
  */
-int gnv_selftest_memory(struct gnv_selftest *test, struct gpunvme_qp *qp, size_t most);
+int gnv_selftest_memory(struct gnv_selftest *test, struct gnv_qp *qp, size_t most);
 
 void gnv_selftest_fini(struct gnv_selftest *test);
 

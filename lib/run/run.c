@@ -27,11 +27,11 @@ int gnv_run_check_views(const struct gpunvme_dq *dq, uint32_t queues)
 	int ret;
 
 	for (i = 0; i < queues; i++) {
-		ret = gnv_run_check_head(&dq[i].head, GPUNVME_KIND_QUEUE, "gpunvme_qp_view");
+		ret = gnv_run_check_head(&dq[i].head, GPUNVME_KIND_QUEUE, "gpunvme_queue_view");
 		if (ret)
 			return ret;
 		if (!dq[i].ticks_per_ms)
-			return gnv_fail(-EINVAL, "view %u was not filled by this library's gpunvme_qp_view()", i);
+			return gnv_fail(-EINVAL, "view %u was not filled by this library's gpunvme_queue_view()", i);
 	}
 	return 0;
 }
@@ -50,7 +50,7 @@ int gnv_run_check(struct gpunvme_gpu *gpu, const struct gpunvme_dq *dq, uint32_t
 		if (ret)
 			return gnv_fail(-EXDEV,
 					"view %u is of a queue for other lanes than %s, or of one that is gone; name the GPU that "
-					"gpunvme_qp_create() was given",
+					"gpunvme_queue_create() was given",
 					i, gpu->info.name);
 	}
 	if (gpu->ops->mem_check(gpu, dbuf->base, dbuf->len) == -EXDEV)

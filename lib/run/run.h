@@ -28,7 +28,7 @@ struct gnv_run {
 /* Is it the head of a view of this kind, which @maker fills? Return: 0; -EPROTONOSUPPORT another version, or none; -EINVAL. */
 int gnv_run_check_head(const struct gpunvme_head *head, enum gpunvme_kind kind, const char *maker);
 
-/* Did gpunvme_qp_view() fill these views? Return: as gnv_run_check_head(). */
+/* Did gpunvme_queue_view() fill these views? Return: as gnv_run_check_head(). */
 int gnv_run_check_views(const struct gpunvme_dq *dq, uint32_t queues);
 
 /* Queues and buffer of other threads: these would fault, or see data late. Return: 0, -EINVAL, -EPROTONOSUPPORT, -EXDEV. */

@@ -185,9 +185,9 @@ static int plan_volume(struct gpunvme_gpu *gpu, const struct gpunvme_run *run, s
 	const uint64_t views = (uint64_t)run->vol->queues * run->vol->members * sizeof(struct gpunvme_dq);
 	int ret;
 
-	ret = gnv_run_check_head(&run->vol->head, GPUNVME_KIND_VOLUME, "gpunvme_volume_view");
+	ret = gnv_run_check_head(&run->vol->head, GPUNVME_KIND_VOLUME, "gpunvme_queue_view");
 	if (!ret && !views)
-		ret = gnv_fail(-EINVAL, "the view of the volume was not filled by gpunvme_volume_view()");
+		ret = gnv_fail(-EINVAL, "the view of the volume was not filled by gpunvme_queue_view()");
 	if (!ret)
 		ret = check_memory(gpu, "view of the volume", run->vol->dq, views);
 	if (!ret)

@@ -4,7 +4,7 @@
  * Invariant: it reads views of its own and the stop word, nothing of the caller's.
  */
 #include <gpunvme/device.h>
-#include <gpunvme/qp.h>
+#include <gpunvme/queue.h>
 
 #include <errno.h>
 #include <stdlib.h>

@@ -215,8 +215,8 @@ static int view(struct gnv_ublk_lane *l, struct gpunvme_dq *dq)
 {
 	const struct gpunvme_view v = { sizeof(v), l->ublk->read_only ? 0 : GPUNVME_VIEW_WRITE, l->ublk->ns.nsid, 0, 0 };
 
-	gpunvme_qp_release_old(l->qp);
-	return gpunvme_qp_view(l->qp, &v, dq);
+	gpunvme_queue_retire(l->qp);
+	return gpunvme_queue_view(l->qp, &v, dq);
 }
 
 /* Somebody may have recovered it already: a watchdog, or a reset for the sake of another queue. */
@@ -226,7 +226,7 @@ static int renew(struct gnv_ublk_lane *l)
 	int ret = view(l, &dq);
 
 	if (ret || dq.tag == l->dq.tag) {
-		ret = gpunvme_qp_recover(l->qp);
+		ret = gpunvme_queue_recover(l->qp);
 		if (!ret)
 			ret = view(l, &dq);
 	}

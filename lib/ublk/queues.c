@@ -72,7 +72,7 @@ static uint32_t sq_depth(uint32_t requests)
 
 int gnv_ublk_make_queues(struct gpunvme_ublk *u, uint32_t wanted, uint32_t timeout_ms)
 {
-	const struct gpunvme_qp_opts opts = { sizeof(opts), 0, sq_depth(u->info.depth), timeout_ms, 0 };
+	const struct gpunvme_queue_opts opts = { sizeof(opts), 0, sq_depth(u->info.depth), timeout_ms, 0, 0, 0 };
 	const struct gpunvme_view view = { sizeof(view), u->read_only ? 0 : GPUNVME_VIEW_WRITE, u->ns.nsid, 0, 0 };
 	uint32_t count = wanted ? wanted : QUEUES;
 	struct gnv_ublk_lane *l;
@@ -86,11 +86,11 @@ int gnv_ublk_make_queues(struct gpunvme_ublk *u, uint32_t wanted, uint32_t timeo
 		l->ublk = u;
 		l->number = u->lanes;
 		l->state = GNV_UBLK_STARTING;
-		ret = gpunvme_qp_create(u->dev, u->gpu, &opts, &l->qp);
+		ret = gpunvme_queue_create(u->dev, u->gpu, &opts, &l->qp);
 		if (!ret)
-			ret = gpunvme_qp_view(l->qp, &view, &l->dq);
+			ret = gpunvme_queue_view(l->qp, &view, &l->dq);
 		if (ret)
-			gpunvme_qp_destroy(l->qp);
+			gpunvme_queue_destroy(l->qp);
 	}
 	return ret == -ENOSPC && !wanted && u->lanes ? 0 : ret;
 }
@@ -101,7 +101,7 @@ int gnv_ublk_end_queues(struct gpunvme_ublk *u)
 	int ret = 0, kept;
 
 	for (l = u->lane; l < u->lane + u->lanes; l++) {
-		kept = gpunvme_qp_destroy(l->qp);
+		kept = gpunvme_queue_destroy(l->qp);
 		if (!kept)
 			l->qp = NULL;
 		ret = ret ? ret : kept;

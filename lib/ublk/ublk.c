@@ -60,7 +60,7 @@ static int add(struct gpunvme_ublk *u, const struct gpunvme_ublk_opts *o, uint64
 		return is_said(ret) ? ret : gnv_fail(ret, "the ublk driver makes no device: %s", strerror(-ret));
 	u->added = true;
 	while (u->lanes > info->queues) /* it makes no more than there are CPUs */
-		gpunvme_qp_destroy(u->lane[--u->lanes].qp);
+		gpunvme_queue_destroy(u->lane[--u->lanes].qp);
 	return 0;
 }
 

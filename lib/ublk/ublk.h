@@ -7,7 +7,7 @@
 #define GNV_UBLK_UBLK_H
 
 #include <gpunvme/mem.h>
-#include <gpunvme/qp.h>
+#include <gpunvme/queue.h>
 #include <gpunvme/ns.h>
 #include <gpunvme/serve.h>
 #include <pthread.h>
@@ -36,7 +36,7 @@ struct gnv_ublk_tag {
 struct gnv_ublk_lane {
 	struct gpunvme_ublk *ublk;
 	uint32_t number;
-	struct gpunvme_qp *qp;
+	struct gpunvme_queue *qp;
 	struct gpunvme_dq dq;
 	struct gnv_ublk_tag *tag; /* of ublk->depth */
 	const struct gnv_ublk_desc *desc;
@@ -81,7 +81,7 @@ struct gpunvme_ublk {
 /* Queue pairs: @wanted, or, with 0, a few, or as many as there are. */
 int gnv_ublk_make_queues(struct gpunvme_ublk *ublk, uint32_t wanted, uint32_t timeout_ms);
 
-/* With their buffers. Return: 0; what gpunvme_qp_destroy() says of one that stays, and is tried again by the next call. */
+/* With their buffers. Return: 0; what gpunvme_queue_destroy() says of one that stays, and is tried again by the next call. */
 int gnv_ublk_end_queues(struct gpunvme_ublk *ublk);
 
 /* What a queue needs before its thread starts: buffers, and the driver's requests. */

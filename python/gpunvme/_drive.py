@@ -35,7 +35,7 @@ class Drive:
     A failure is a gpunvme.Error. A drive belongs to the process that opened it: in a child of fork() each call raises an error.
     """
 
-    _dev = _gpu = _qp = _mem = ffi.NULL
+    _dev = _gpu = _io = _mem = ffi.NULL
     _dq = ffi.new("struct gpunvme_dq *")
     _process: object = None
     _name = ""
@@ -76,10 +76,10 @@ class Drive:
         if window[0] and not yes:
             self._ask(window[1])
         self._gpu = self._make("gpu", lib.gpunvme_gpu_open, gpu, ffi.NULL)
-        self._qp = self._make("qp", lib.gpunvme_qp_create, self._dev, self._gpu, ffi.NULL)
+        self._io = self._make("queue", lib.gpunvme_queue_create, self._dev, self._gpu, ffi.NULL)
         look = ffi.new("struct gpunvme_view *", (ffi.sizeof("struct gpunvme_view"), *window))
         version = lib.GPUNVME_DQ_MAJOR << 16 | lib.GPUNVME_DQ_MINOR
-        check(lib.gpunvme_qp_view_v(self._qp, look, self._dq, version, ffi.sizeof("struct gpunvme_dq")))
+        check(lib.gpunvme_queue_view_v(self._io, look, self._dq, lib.GPUNVME_KIND_QUEUE, version, ffi.sizeof("struct gpunvme_dq")))
         chosen = sized("gpunvme_mem_opts")
         chosen.flags = lib.GPUNVME_MEM_HOST
         self._mem = self._make("mem", lib.gpunvme_mem_alloc, self._gpu, BUFFER, chosen)
@@ -94,10 +94,10 @@ class Drive:
         """
         with self._turn():
             self._queue.end(self)
-            if not lib.gpunvme_qp_destroy(self._qp):
-                self._qp = ffi.NULL
+            if not lib.gpunvme_queue_destroy(self._io):
+                self._io = ffi.NULL
             check(lib.gpunvme_dev_close(self._dev))  # with a queue that could not be deleted
-            self._dev = self._qp = ffi.NULL
+            self._dev = self._io = ffi.NULL
             self._queue.free()
             check(lib.gpunvme_mem_free(self._mem))
             self._mem = ffi.NULL

@@ -11,7 +11,7 @@
 struct pair {
 	struct gpunvme_dev *dev;
 	struct gpunvme_gpu *gpu;
-	struct gpunvme_qp *qp;
+	struct gpunvme_queue *qp;
 	struct gpunvme_mem *mem;
 	struct gpunvme_dq dq;
 	struct gpunvme_dbuf dbuf;
@@ -23,8 +23,8 @@ static inline void pair_make_queue(struct pair *p, size_t bytes)
 	struct gpunvme_view view = GPUNVME_VIEW_INIT;
 
 	view.flags = GPUNVME_VIEW_WRITE;
-	good(gpunvme_qp_create(p->dev, p->gpu, NULL, &p->qp));
-	good(gpunvme_qp_view(p->qp, &view, &p->dq));
+	good(gpunvme_queue_create(p->dev, p->gpu, NULL, &p->qp));
+	good(gpunvme_queue_view(p->qp, &view, &p->dq));
 	good(gpunvme_mem_alloc(p->gpu, bytes, NULL, &p->mem));
 	good(gpunvme_mem_map(p->mem, p->dev));
 	good(gpunvme_mem_dbuf(p->mem, p->dev, &p->dbuf));
@@ -40,7 +40,7 @@ static inline void pair_open(struct pair *p, const char *uri, const char *gpu, s
 
 static inline void pair_close(struct pair *p)
 {
-	gpunvme_qp_destroy(p->qp);
+	gpunvme_queue_destroy(p->qp);
 	good(gpunvme_mem_unmap(p->mem, p->dev));
 	good(gpunvme_mem_free(p->mem));
 	good(gpunvme_dev_close(p->dev));
@@ -50,9 +50,9 @@ static inline void pair_close(struct pair *p)
 /* Commands that were submitted to the queue so far. */
 static inline uint64_t pair_submitted(const struct pair *p)
 {
-	struct gpunvme_qp_info info = { .size = sizeof(info) };
+	struct gpunvme_queue_info info = { .size = sizeof(info) };
 
-	good(gpunvme_qp_get_info(p->qp, &info));
+	good(gpunvme_queue_get_info(p->qp, &info));
 	return info.submitted;
 }
 

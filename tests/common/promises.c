@@ -15,14 +15,14 @@ static const char *const ways[] = { "nothing to do", "new queue", "controller re
 
 static void open_side(struct rig *rig, struct side *s, const char *gpu, uint32_t flags, uint32_t timeout_ms)
 {
-	struct gpunvme_qp_opts opts = GPUNVME_QP_OPTS_INIT;
+	struct gpunvme_queue_opts opts = GPUNVME_QUEUE_OPTS_INIT;
 	struct gpunvme_mem_opts kind = GPUNVME_MEM_OPTS_INIT;
 
 	opts.cmd_timeout_ms = timeout_ms;
 	opts.depth = 16;
 	kind.flags = flags;
 	good(gpunvme_gpu_open(gpu, NULL, &s->gpu));
-	good(gpunvme_qp_create(rig->dev, s->gpu, &opts, &s->qp));
+	good(gpunvme_queue_create(rig->dev, s->gpu, &opts, &s->qp));
 	for (int i = 0; i < 2; i++) {
 		good(gpunvme_mem_alloc(s->gpu, PROMISES_BLOCK, &kind, &s->mem[i]));
 		good(gpunvme_mem_map(s->mem[i], rig->dev));
@@ -43,7 +43,7 @@ void rig_close(struct rig *rig)
 	for (int i = 0; i < 2; i++) {
 		struct side *s = &rig->side[i];
 
-		gpunvme_qp_destroy(s->qp);
+		gpunvme_queue_destroy(s->qp);
 		for (int j = 0; j < 2; j++)
 			gpunvme_mem_unmap(s->mem[j], rig->dev);
 	}
@@ -62,8 +62,8 @@ int rig_look(struct rig *rig)
 
 	view.flags = GPUNVME_VIEW_WRITE;
 	for (int i = 0; i < 2 && !ret; i++) {
-		gpunvme_qp_release_old(rig->side[i].qp);
-		ret = gpunvme_qp_view(rig->side[i].qp, &view, &rig->side[i].dq);
+		gpunvme_queue_retire(rig->side[i].qp);
+		ret = gpunvme_queue_view(rig->side[i].qp, &view, &rig->side[i].dq);
 	}
 	return ret;
 }
@@ -124,8 +124,8 @@ static enum comes_back bring_back(struct rig *rig)
 		return ALONE;
 	good(gpunvme_dev_state(rig->dev, &before));
 	for (int i = 0; i < 2; i++) {
-		good(gpunvme_qp_release_old(rig->side[i].qp)); /* no lane runs */
-		if (gpunvme_qp_recover(rig->side[i].qp)) {
+		good(gpunvme_queue_retire(rig->side[i].qp)); /* no lane runs */
+		if (gpunvme_queue_recover(rig->side[i].qp)) {
 			print_message("%s\n", gpunvme_errmsg());
 			return NEVER;
 		}

@@ -30,7 +30,7 @@ struct promise {
 /* A queue and its lane, which are alone on their GPU: a kernel that waits keeps no other from starting. */
 struct side {
 	struct gpunvme_gpu *gpu;
-	struct gpunvme_qp *qp;
+	struct gpunvme_queue *qp;
 	struct gpunvme_dq dq;
 	struct gpunvme_mem *mem[2]; /* what is written, what is read */
 	struct gpunvme_dbuf dbuf[2];
@@ -58,7 +58,7 @@ struct rig {
 void rig_open(struct rig *rig, const char *gpu, uint32_t flags, uint32_t timeout_ms);
 /* Closes the device, too. */
 void rig_close(struct rig *rig);
-/* New views; an error of gpunvme_qp_view(). */
+/* New views; an error of gpunvme_queue_view(). */
 int rig_look(struct rig *rig);
 /* One block by a lane of that side. The result of the lane. */
 int rig_move(struct rig *rig, unsigned side, bool write, uint64_t lba);

@@ -179,9 +179,9 @@ static void lanes_of_the_same_gpu_use_it(void **state)
 /* ---- Memory of the GPU ---- */
 
 /* A queue with these flags, and a buffer with these. */
-static void open_in_memory_of_gpu(struct rig *r, const char *uri, const char *lanes, uint32_t qp_flags, uint32_t mem_flags)
+static void open_in_memory_of_gpu(struct rig *r, const char *uri, const char *lanes, uint32_t queue_flags, uint32_t mem_flags)
 {
-	const struct gpunvme_qp_opts opts = { sizeof(opts), qp_flags, 64, 0, 0 };
+	const struct gpunvme_queue_opts opts = { sizeof(opts), queue_flags, 64, 0, 0 };
 	const struct gpunvme_mem_opts mem_opts = { sizeof(mem_opts), mem_flags, 0 };
 	struct gpunvme_view view = GPUNVME_VIEW_INIT;
 	struct pair *p = &r->pair;
@@ -190,8 +190,8 @@ static void open_in_memory_of_gpu(struct rig *r, const char *uri, const char *la
 	view.flags = GPUNVME_VIEW_WRITE;
 	good(gpunvme_dev_open(uri, NULL, &p->dev));
 	good(gpunvme_gpu_open(lanes, NULL, &p->gpu));
-	good(gpunvme_qp_create(p->dev, p->gpu, &opts, &p->qp));
-	good(gpunvme_qp_view(p->qp, &view, &p->dq));
+	good(gpunvme_queue_create(p->dev, p->gpu, &opts, &p->qp));
+	good(gpunvme_queue_view(p->qp, &view, &p->dq));
 	good(gpunvme_mem_alloc(p->gpu, COMMANDS * 4096, &mem_opts, &p->mem));
 	good(gpunvme_mem_map(p->mem, p->dev));
 	good(gpunvme_mem_dbuf(p->mem, p->dev, &p->dbuf));
@@ -236,12 +236,12 @@ static void data_lies_in_memory_of_the_gpu(void **state)
 	}
 }
 
-static const char *rung_of(struct gpunvme_qp *qp)
+static const char *rung_of(struct gpunvme_queue *qp)
 {
-	static struct gpunvme_qp_info info;
+	static struct gpunvme_queue_info info;
 
 	info.size = sizeof(info);
-	good(gpunvme_qp_get_info(qp, &info));
+	good(gpunvme_queue_get_info(qp, &info));
 	return info.rung;
 }
 
@@ -251,8 +251,8 @@ static void view_again(struct rig *r)
 	struct gpunvme_view view = GPUNVME_VIEW_INIT;
 
 	view.flags = GPUNVME_VIEW_WRITE;
-	gpunvme_qp_release_old(r->pair.qp);
-	good(gpunvme_qp_view(r->pair.qp, &view, &r->pair.dq));
+	gpunvme_queue_retire(r->pair.qp);
+	good(gpunvme_queue_view(r->pair.qp, &view, &r->pair.dq));
 }
 
 /* The data then lies there, too, without a flag. */
@@ -261,17 +261,17 @@ static void rings_lie_in_memory_of_the_gpu(void **state)
 	struct rig r;
 
 	(void)state;
-	open_in_memory_of_gpu(&r, DRIVE "&link=0", "cuda:0", GPUNVME_QP_VRAM, 0);
+	open_in_memory_of_gpu(&r, DRIVE "&link=0", "cuda:0", GPUNVME_QUEUE_VRAM, 0);
 	assert_string_equal(rung_of(r.pair.qp), "soft+vram");
 	write_and_read_there(&r);
-	good(gpunvme_qp_recover(r.pair.qp));
+	good(gpunvme_queue_recover(r.pair.qp));
 	view_again(&r);
 	write_and_read_there(&r);
 	good(gpunvme_dev_reset(r.pair.dev));
 	view_again(&r);
 	write_and_read_there(&r);
 	close_rig(&r);
-	open_in_memory_of_gpu(&r, DRIVE "&link=0&slice=1&fault=delay:3000", "cuda:0", GPUNVME_QP_VRAM, 0);
+	open_in_memory_of_gpu(&r, DRIVE "&link=0&slice=1&fault=delay:3000", "cuda:0", GPUNVME_QUEUE_VRAM, 0);
 	write_and_read_there(&r);
 	close_rig(&r);
 }
@@ -285,13 +285,13 @@ static void order_is_kept_there(void **state)
 	struct gpunvme_gpu *gpu;
 
 	(void)state;
-	opts.qp_flags = GPUNVME_QP_VRAM;
+	opts.queue_flags = GPUNVME_QUEUE_VRAM;
 	opts.commands = mock_driver() ? 200 : 20000;
 	good(gpunvme_dev_open(DRIVE "&link=0", NULL, &dev));
 	good(gpunvme_gpu_open("cuda:0", NULL, &gpu));
 	good(gpunvme_litmus_run(dev, gpu, &opts, &seen));
 	assert_int_equal(seen.failed, 0);
-	assert_true(seen.qp_flags & GPUNVME_QP_VRAM);
+	assert_true(seen.queue_flags & GPUNVME_QUEUE_VRAM);
 	gpunvme_gpu_close(gpu);
 	good(gpunvme_dev_close(dev));
 }
@@ -309,7 +309,7 @@ static void memory_of_a_peer(void **state)
 	if (gpunvme_gpu_open("cuda:1", NULL, &other))
 		skip();
 	gpunvme_gpu_close(other);
-	open_in_memory_of_gpu(&r, "soft:vram:4M?on=cuda:1&queues=2&link=0", "cuda:0", GPUNVME_QP_VRAM, 0);
+	open_in_memory_of_gpu(&r, "soft:vram:4M?on=cuda:1&queues=2&link=0", "cuda:0", GPUNVME_QUEUE_VRAM, 0);
 	if (driver)
 		assert_int_equal(driver->access[0], 1u << 1);
 	write_and_read_there(&r);
@@ -338,10 +338,10 @@ static void is_refused_there(const char *uri, const char *lanes, uint32_t mem_fl
 static void memory_of_the_gpu_that_is_refused(void **state)
 {
 	struct stand_in *driver = mock_driver();
-	const struct gpunvme_qp_opts opts = { sizeof(opts), GPUNVME_QP_VRAM, 64, 0, 0 };
+	const struct gpunvme_queue_opts opts = { sizeof(opts), GPUNVME_QUEUE_VRAM, 64, 0, 0 };
 	struct gpunvme_dev *dev;
 	struct gpunvme_gpu *gpu;
-	struct gpunvme_qp *qp;
+	struct gpunvme_queue *qp;
 
 	(void)state;
 	is_refused_there(DRIVE, "cuda:0", GPUNVME_MEM_VRAM, -EOPNOTSUPP, "add link=0");
@@ -349,7 +349,7 @@ static void memory_of_the_gpu_that_is_refused(void **state)
 	is_refused_there("soft:vram:4M", "cuda:0", GPUNVME_MEM_VRAM, -EOPNOTSUPP, "on=cuda:N");
 	good(gpunvme_gpu_open("cuda:0", NULL, &gpu));
 	good(gpunvme_dev_open("soft:ram:4M", NULL, &dev));
-	assert_int_equal(gpunvme_qp_create(dev, gpu, &opts, &qp), -EOPNOTSUPP);
+	assert_int_equal(gpunvme_queue_create(dev, gpu, &opts, &qp), -EOPNOTSUPP);
 	assert_non_null(strstr(gpunvme_errmsg(), "cannot have rings in memory that has no CPU address"));
 	good(gpunvme_dev_close(dev));
 	gpunvme_gpu_close(gpu);
@@ -450,7 +450,7 @@ static void the_context_ends(void **state)
 	if (!strstr(why, "CFS"))
 		fail_msg("%s", why);
 	assert_int_not_equal(gpunvme_dev_reset(r.pair.dev), 0);
-	gpunvme_qp_destroy(r.pair.qp);
+	gpunvme_queue_destroy(r.pair.qp);
 	assert_int_equal(gpunvme_mem_free(r.pair.mem), -EBUSY);
 	assert_non_null(strstr(gpunvme_errmsg(), "stay its own until the process ends"));
 	good(gpunvme_dev_close(r.pair.dev));
@@ -807,11 +807,11 @@ static void a_child_leaves_it_alone(void **state)
 	pid_t child;
 
 	(void)state;
-	open_in_memory_of_gpu(&r, DRIVE "&link=0", "cuda:0", GPUNVME_QP_VRAM, 0);
+	open_in_memory_of_gpu(&r, DRIVE "&link=0", "cuda:0", GPUNVME_QUEUE_VRAM, 0);
 	child = fork();
 	assert_true(child >= 0);
 	if (!child)
-		_exit(gpunvme_qp_destroy(r.pair.qp) != -ECHILD || gpunvme_mem_unmap(r.pair.mem, r.pair.dev) != -ECHILD ||
+		_exit(gpunvme_queue_destroy(r.pair.qp) != -ECHILD || gpunvme_mem_unmap(r.pair.mem, r.pair.dev) != -ECHILD ||
 		      gpunvme_mem_free(r.pair.mem) != -ECHILD || gpunvme_dev_close(r.pair.dev) != -ECHILD);
 	assert_int_equal(waitpid(child, &status, 0), child);
 	assert_int_equal(status, 0);

@@ -631,7 +631,7 @@ static void a_kernel_fails_before_its_device_goes(void **state)
 	struct gnv_launch launch = { GNV_KERNEL_FILL, &args, sizeof(args), 1, PATIENT_MS, NULL, NULL };
 	struct gpunvme_gpu *gpu;
 	struct gpunvme_dev *dev;
-	struct gpunvme_qp *qp;
+	struct gpunvme_queue *qp;
 	char uri[300];
 
 	(void)state;
@@ -639,10 +639,10 @@ static void a_kernel_fails_before_its_device_goes(void **state)
 	snprintf(uri, sizeof(uri), "soft:%s", image_path("i"));
 	assert_int_equal(gpunvme_gpu_open("cuda:0", NULL, &gpu), 0);
 	assert_int_equal(gpunvme_dev_open(uri, NULL, &dev), 0);
-	assert_int_equal(gpunvme_qp_create(dev, gpu, NULL, &qp), 0);
+	assert_int_equal(gpunvme_queue_create(dev, gpu, NULL, &qp), 0);
 	driver->kernel_error = GNV_CUDA_ILLEGAL_ADDRESS;
 	assert_int_equal(gpu->ops->launch(gpu, &launch), -EIO);
-	gpunvme_qp_destroy(qp);
+	gpunvme_queue_destroy(qp);
 	assert_int_equal(gpunvme_dev_close(dev), 0);
 	gpunvme_gpu_close(gpu);
 	assert_true(driver->registrations > 1);

@@ -37,9 +37,9 @@ enum { FRONTS(NUMBER) FRONT_KERNELS };
 struct stage {
 	struct gpunvme_dev *dev;
 	struct gpunvme_gpu *gpu;
-	struct gpunvme_qp *qp;
+	struct gpunvme_queue *qp;
 	struct gpunvme_mem *mem;
-	struct gpunvme_volume *vol;
+	struct gpunvme_queue *vol;
 	struct gnv_cuda *cuda; /* the same GPU, with the kernels of the test */
 	struct gnv_gpu_range out, words, table;
 	struct front_args args;
@@ -73,8 +73,8 @@ static int remove_image(void **state)
 
 static void open_stage(struct stage *s, const char *keys, uint32_t depth, uint32_t flags)
 {
-	struct gpunvme_volume_opts vol_opts = GPUNVME_VOLUME_OPTS_INIT;
-	struct gpunvme_qp_opts opts = GPUNVME_QP_OPTS_INIT;
+	struct gpunvme_queue_opts vol_opts = GPUNVME_QUEUE_OPTS_INIT;
+	struct gpunvme_queue_opts opts = GPUNVME_QUEUE_OPTS_INIT;
 	struct gpunvme_view view = GPUNVME_VIEW_INIT;
 	char uri[512];
 
@@ -85,12 +85,12 @@ static void open_stage(struct stage *s, const char *keys, uint32_t depth, uint32
 	snprintf(uri, sizeof(uri), "soft:%s?lba=512%s", image_path("cuda.img"), keys);
 	assert_int_equal(gpunvme_dev_open(uri, NULL, &s->dev), 0);
 	assert_int_equal(gpunvme_gpu_open("cuda:0", NULL, &s->gpu), 0);
-	assert_int_equal(gpunvme_qp_create(s->dev, s->gpu, &opts, &s->qp), 0); /* its self-test is a kernel */
-	assert_int_equal(gpunvme_qp_view(s->qp, &view, &s->args.dq), 0);
-	assert_int_equal(gpunvme_volume_create(&s->dev, 1, s->gpu, &vol_opts, &s->vol), 0);
-	assert_int_equal(gpunvme_volume_view(s->vol, &view, &s->args.vol), 0);
+	assert_int_equal(gpunvme_queue_create(s->dev, s->gpu, &opts, &s->qp), 0); /* its self-test is a kernel */
+	assert_int_equal(gpunvme_queue_view(s->qp, &view, &s->args.dq), 0);
+	assert_int_equal(gpunvme_queue_create_striped(&s->dev, 1, s->gpu, &vol_opts, &s->vol), 0);
+	assert_int_equal(gpunvme_queue_view(s->vol, &view, &s->args.vol), 0);
 	assert_int_equal(gpunvme_mem_alloc(s->gpu, 2 * HALF, NULL, &s->mem), 0);
-	assert_int_equal(gpunvme_volume_map(s->vol, s->mem, &s->args.vbuf), 0);
+	assert_int_equal(gpunvme_mem_map_queue(s->mem, s->vol, &s->args.vbuf), 0);
 	assert_int_equal(gpunvme_mem_dbuf(s->mem, s->dev, &s->args.dbuf), 0);
 	assert_int_equal(s->gpu->ops->local_alloc(s->gpu, 4 * LANES_MAX, &s->out), 0);
 	assert_int_equal(s->gpu->ops->local_alloc(s->gpu, 128, &s->words), 0);
@@ -108,18 +108,18 @@ static void open_stage(struct stage *s, const char *keys, uint32_t depth, uint32
 
 static void close_stage(struct stage *s)
 {
-	struct gpunvme_qp_info info = { .size = sizeof(info) };
+	struct gpunvme_queue_info info = { .size = sizeof(info) };
 
-	assert_int_equal(gpunvme_qp_get_info(s->qp, &info), 0);
+	assert_int_equal(gpunvme_queue_get_info(s->qp, &info), 0);
 	assert_int_equal(info.poison, 0);
 	assert_int_equal(info.in_flight, 0);
 	gnv_cuda_close(s->cuda);
 	s->gpu->ops->local_free(s->gpu, &s->table, sizeof(s->args.dq));
 	s->gpu->ops->local_free(s->gpu, &s->words, 128);
 	s->gpu->ops->local_free(s->gpu, &s->out, 4 * LANES_MAX);
-	gpunvme_qp_destroy(s->qp);
-	assert_int_equal(gpunvme_volume_unmap(s->vol, s->mem), 0);
-	gpunvme_volume_destroy(s->vol);
+	gpunvme_queue_destroy(s->qp);
+	assert_int_equal(gpunvme_mem_unmap_queue(s->mem, s->vol), 0);
+	gpunvme_queue_destroy(s->vol);
 	gpunvme_mem_free(s->mem);
 	gpunvme_gpu_close(s->gpu);
 	gpunvme_dev_close(s->dev);
@@ -228,7 +228,7 @@ static void a_group_serves_the_others(void **state)
 	struct stage s = { .lanes = 0 };
 
 	(void)state;
-	open_stage(&s, "", 64, GPUNVME_QP_SERVED | GPUNVME_QP_STATS);
+	open_stage(&s, "", 64, GPUNVME_QUEUE_SERVED | GPUNVME_QUEUE_STATS);
 	s.args.rounds = 20;
 	launch(&s, front_serve, real ? 5 : 2, 32, 2);
 	check_answers(&s, 0);
@@ -245,10 +245,10 @@ static void tiny_rings_and_small_transfers(void **state)
 	run(&s, front_lane, 2, 32, 20);
 	run(&s, front_wave, 1, 32, 9);
 	close_stage(&s);
-	open_stage(&s, "", 16, GPUNVME_QP_SGL);
+	open_stage(&s, "", 16, GPUNVME_QUEUE_SGL);
 	run(&s, front_lane, 2, 32, 5);
 	close_stage(&s);
-	open_stage(&s, "", 16, GPUNVME_QP_FORWARD);
+	open_stage(&s, "", 16, GPUNVME_QUEUE_FORWARD);
 	run(&s, front_diverged, 2, 32, 2);
 	close_stage(&s);
 }
@@ -291,12 +291,12 @@ static void stop_reaches_lanes(void **state)
 
 	(void)state;
 	open_stage(&s, "", 2, 0);
-	assert_int_equal(gpunvme_qp_stop(s.qp, 1), 0);
+	assert_int_equal(gpunvme_queue_stop(s.qp, 1), 0);
 	launch(&s, front_lane, 2, 32, 1);
 	assert_int_equal(s.gpu->ops->peek(s.gpu, status, s.out.lane, sizeof(status)), 0);
 	for (i = 0; i < 64; i++)
 		assert_true(status[i] == 0 || status[i] == -ECANCELED);
-	assert_int_equal(gpunvme_qp_stop(s.qp, 0), 0);
+	assert_int_equal(gpunvme_queue_stop(s.qp, 0), 0);
 	run(&s, front_lane, 2, 32, 1);
 	close_stage(&s);
 }

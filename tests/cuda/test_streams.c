@@ -178,19 +178,19 @@ static void what_another_gpu_has_is_refused(void **state)
 {
 	struct gpunvme_run bad = t.run;
 	struct gpunvme_gpu *other;
-	struct gpunvme_qp *qp;
+	struct gpunvme_queue *qp;
 	struct gpunvme_dq dq;
 
 	(void)state;
 	good(gpunvme_gpu_open("cuda:1", NULL, &other));
-	good(gpunvme_qp_create(t.pair.dev, other, NULL, &qp));
-	good(gpunvme_qp_view(qp, NULL, &dq));
+	good(gpunvme_queue_create(t.pair.dev, other, NULL, &qp));
+	good(gpunvme_queue_view(qp, NULL, &dq));
 	bad.dq = &dq;
 	refused(bad, NULL, -EXDEV, "queue for other lanes");
 	bad = t.run;
 	bad.list = dq.state;
 	refused(bad, NULL, -EXDEV, "the list is memory of another GPU");
-	gpunvme_qp_destroy(qp);
+	gpunvme_queue_destroy(qp);
 	gpunvme_gpu_close(other);
 }
 
@@ -198,16 +198,16 @@ static void what_another_gpu_has_is_refused(void **state)
 static void a_closed_device_is_refused(void **state)
 {
 	struct gpunvme_dev *dev;
-	struct gpunvme_qp *qp;
+	struct gpunvme_queue *qp;
 	struct gpunvme_dq dq;
 	struct gpunvme_run bad = t.run;
 
 	(void)state;
 	good(gpunvme_dev_open("soft:ram:1M", NULL, &dev));
-	good(gpunvme_qp_create(dev, t.pair.gpu, NULL, &qp));
-	good(gpunvme_qp_view(qp, NULL, &dq));
+	good(gpunvme_queue_create(dev, t.pair.gpu, NULL, &qp));
+	good(gpunvme_queue_view(qp, NULL, &dq));
 	bad.dq = &dq;
-	gpunvme_qp_destroy(qp);
+	gpunvme_queue_destroy(qp);
 	good(gpunvme_dev_close(dev));
 	refused(bad, NULL, -EXDEV, "one that is gone");
 }
@@ -416,13 +416,13 @@ static void *use_other(void *arg)
 {
 	struct gpunvme_gpu *third;
 	struct gpunvme_mem *mem;
-	struct gpunvme_qp *qp;
+	struct gpunvme_queue *qp;
 
 	(void)arg;
 	good(gpunvme_mem_alloc(other.pair.gpu, BUFFER, NULL, &mem));
 	good(gpunvme_mem_map(mem, other.pair.dev));
-	good(gpunvme_qp_create(other.pair.dev, other.pair.gpu, NULL, &qp)); /* its self-test is a kernel */
-	good(gpunvme_qp_destroy(qp));
+	good(gpunvme_queue_create(other.pair.dev, other.pair.gpu, NULL, &qp)); /* its self-test is a kernel */
+	good(gpunvme_queue_destroy(qp));
 	good(gpunvme_mem_free(mem));
 	good(gpunvme_gpu_open("cuda:0", NULL, &third));
 	gpunvme_gpu_close(third);

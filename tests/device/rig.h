@@ -48,7 +48,7 @@ static inline void rig_end(struct rig *r, bool idle)
 #define RIG_COUNT(usual, slow) (usual)
 #endif
 
-/* What gpunvme_qp_stop() does. */
+/* What gpunvme_queue_stop() does. */
 static inline void rig_stop(struct rig *r, uint32_t stop)
 {
 	__atomic_store_n(&r->stop, stop, __ATOMIC_RELEASE);

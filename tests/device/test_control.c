@@ -130,7 +130,7 @@ static void host(unsigned number)
 	nap(draw(2 * MS));
 	if (t.host == SAYS_STOP || t.host == TAKES_IT_BACK)
 		say(1);
-	if (t.host == TAKES_IT_BACK) { /* as gpunvme_qp_stop() */
+	if (t.host == TAKES_IT_BACK) { /* as gpunvme_queue_stop() */
 		nap(draw(100000));
 		say(0);
 		nap(MS);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Calls of the library that take a range, for fuzz_ranges. A device, a queue and a volume are made by hand. A namespace, a volume,
+ * Calls of the library that take a range, for fuzz_ranges. A device and a queue are made by hand. A namespace, a volume,
  * a BAR and a DMA-BUF are as large as the input says. No memory can be mapped to a device: calls in range end there.
  */
 #include "ranges.h"
@@ -14,7 +14,7 @@
 #include "os/linux/dmabuf.h"
 #include "os/vfio/vfio.h"
 #include "pagecache/pagecache.h"
-#include "queue/volume.h"
+#include "queue/queue.h"
 
 #define SMALL (1u << 20) /* bytes; more the lanes' memory has not */
 
@@ -38,8 +38,8 @@ int __wrap_gnv_vfio_map(const struct gnv_vfio *vfio, unsigned bar, uint64_t offs
 static struct gpunvme_gpu *gpu;
 static struct gnv_port port;
 static struct gpunvme_dev dev;
-static struct gpunvme_qp qp, *qps[] = { &qp };
-static struct gpunvme_volume vol;
+static struct gnv_qp qp, *qps[] = { &qp };
+static struct gpunvme_queue queue;
 static struct gpunvme_peer *peer;
 static struct gnv_vfio *bars;
 
@@ -60,7 +60,7 @@ int __wrap_gpunvme_mem_map(struct gpunvme_mem *mem, struct gpunvme_dev *d)
 
 int __wrap_gnv_tables_place(struct gnv_tables *tables, enum gnv_table_kind kind, const void *content, size_t len, uint64_t *lane)
 {
-	check(tables == &vol.tables && kind == GNV_TABLE_VIEWS && len == sizeof(struct gpunvme_dq));
+	check(tables == &queue.tables && kind == GNV_TABLE_VIEWS && len == sizeof(struct gpunvme_dq));
 	check(((const struct gpunvme_dq *)content)->lba_count == ask.limit);
 	*lane = 8;
 	return 0;
@@ -147,7 +147,7 @@ static int view_queue(void)
 {
 	const struct gpunvme_view view = { sizeof(view), 0, 0, ask.pos, ask.len };
 	struct gpunvme_dq dq = { .lba_first = 1 };
-	const int ret = gpunvme_qp_view(&qp, &view, &dq);
+	const int ret = gpunvme_queue_view(&queue, &view, &dq);
 
 	check(ret ? !dq.head.version && dq.lba_first == 1 : dq.lba_first == ask.pos && dq.lba_count == (ask.len ? ask.len : ask.limit - ask.pos));
 	return ret;
@@ -157,10 +157,8 @@ static int view_volume(void)
 {
 	const struct gpunvme_view view = { sizeof(view), 0, 0, ask.pos, ask.len };
 	struct gpunvme_dvol dvol = { .lba_first = 1 };
-	int ret;
+	const int ret = gpunvme_queue_view(&queue, &view, &dvol);
 
-	vol.nblocks = ask.limit;
-	ret = gpunvme_volume_view(&vol, &view, &dvol);
 	check(ret ? !dvol.head.version && dvol.lba_first == 1
 		  : dvol.lba_first == ask.pos && dvol.lba_count == (ask.len ? ask.len : ask.limit - ask.pos));
 	return ret;
@@ -305,10 +303,9 @@ void host_init(void)
 	qp.dev = &dev;
 	qp.gpu = gpu;
 	qp.depth = qp.cq_depth = 64;
-	vol.gpu = gpu;
-	vol.members = vol.queues = vol.stripe = 1;
-	vol.lba_size = BLOCK;
-	vol.dev[0] = &dev;
-	vol.qp = qps;
+	queue.gpu = gpu;
+	queue.devices = queue.queues = queue.stripe = 1;
+	queue.dev[0] = &dev;
+	queue.qp = qps;
 	check(!gnv_peer_open(NULL, NULL, &silent, &peer));
 }

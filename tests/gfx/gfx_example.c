@@ -24,9 +24,9 @@ static void give_way(void)
 }
 
 /* What the example allocates is what its kernels may touch. */
-static int open_view(struct gpunvme_qp *qp, const struct gpunvme_view *view, struct gpunvme_dq *dq)
+static int open_view(struct gpunvme_queue *qp, const struct gpunvme_view *view, struct gpunvme_dq *dq)
 {
-	int ret = gpunvme_qp_view(qp, view, dq);
+	int ret = gpunvme_queue_view(qp, view, dq);
 
 	lanes_outside = give_way;
 	if (!ret)
@@ -55,7 +55,8 @@ static __attribute__((unused)) void *table(size_t count, size_t bytes)
 int example(int argc, char **argv);
 
 #define main example
-#define gpunvme_qp_view(qp, view, dq) open_view(qp, view, dq)
+#undef gpunvme_queue_view
+#define gpunvme_queue_view(qp, view, dq) open_view(qp, view, dq)
 #define gpunvme_mem_alloc(gpu, bytes, opts, mem) allocate(gpu, bytes, opts, mem)
 #define calloc(count, bytes) table(count, bytes)
 #ifdef COPIES

@@ -21,7 +21,7 @@ const struct lanes_kernel lanes_kernels[] = { { NULL, NULL, 0 } };
 static struct {
 	struct gpunvme_dev *dev;
 	struct gpunvme_gpu *gpu;
-	struct gpunvme_qp *qp[QUEUES];
+	struct gpunvme_queue *qp[QUEUES];
 	struct gpunvme_mem *mem;
 	struct gpunvme_dq dq[QUEUES];
 	struct gpunvme_dbuf dbuf;
@@ -45,8 +45,8 @@ static int open_all(const char *uri)
 	ret = ret ? ret : gpunvme_ns_get_info(it.dev, 0, &it.ns);
 	ret = ret ? ret : gpunvme_gpu_open("cpu", NULL, &it.gpu);
 	for (i = 0; i < QUEUES && !ret; i++) {
-		ret = gpunvme_qp_create(it.dev, it.gpu, NULL, &it.qp[i]);
-		ret = ret ? ret : gpunvme_qp_view(it.qp[i], &view, &it.dq[i]);
+		ret = gpunvme_queue_create(it.dev, it.gpu, NULL, &it.qp[i]);
+		ret = ret ? ret : gpunvme_queue_view(it.qp[i], &view, &it.dq[i]);
 	}
 	ret = ret ? ret : gpunvme_mem_alloc(it.gpu, LANES * PIECE, NULL, &it.mem);
 	ret = ret ? ret : gpunvme_mem_map(it.mem, it.dev);
@@ -71,7 +71,7 @@ static void close_all(void)
 	int i;
 
 	for (i = 0; i < QUEUES; i++)
-		gpunvme_qp_destroy(it.qp[i]);
+		gpunvme_queue_destroy(it.qp[i]);
 	gpunvme_mem_free(it.mem);
 	gpunvme_dev_close(it.dev);
 	gpunvme_gpu_close(it.gpu);

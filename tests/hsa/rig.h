@@ -61,18 +61,18 @@ static int teardown(void **state)
 struct hsa_path {
 	struct gpunvme_gpu *gpu;
 	struct gpunvme_dev *dev;
-	struct gpunvme_qp *qp;
+	struct gpunvme_queue *qp;
 	struct gpunvme_mem *mem;
 	struct gpunvme_dq dq;
 	struct gpunvme_dbuf dbuf;
 };
 
-static inline void hsa_path_open(struct hsa_path *p, const struct gpunvme_qp_opts *opts)
+static inline void hsa_path_open(struct hsa_path *p, const struct gpunvme_queue_opts *opts)
 {
 	assert_int_equal(gpunvme_gpu_open("hsa:0", NULL, &p->gpu), 0);
 	assert_int_equal(gpunvme_dev_open(uri, NULL, &p->dev), 0);
-	assert_int_equal(gpunvme_qp_create(p->dev, p->gpu, opts, &p->qp), 0);
-	assert_int_equal(gpunvme_qp_view(p->qp, NULL, &p->dq), 0);
+	assert_int_equal(gpunvme_queue_create(p->dev, p->gpu, opts, &p->qp), 0);
+	assert_int_equal(gpunvme_queue_view(p->qp, NULL, &p->dq), 0);
 	assert_int_equal(gpunvme_mem_alloc(p->gpu, BLOCKS * 512, NULL, &p->mem), 0);
 	assert_int_equal(gpunvme_mem_map(p->mem, p->dev), 0);
 	assert_int_equal(gpunvme_mem_dbuf(p->mem, p->dev, &p->dbuf), 0);

@@ -43,11 +43,11 @@ static int detach(struct gpunvme_mem *mem, struct gpunvme_gpu *gpu, struct gnv_g
 static void test_bells(void **state)
 {
 	static struct gnv_mem_ops doubtful;
-	const struct gpunvme_qp_opts opts = { sizeof(opts), 0, 16, 0, 0 };
+	const struct gpunvme_queue_opts opts = { sizeof(opts), 0, 16, 0, 0, 0, 0 };
 	struct gpunvme_dev_opts dev_opts = GPUNVME_DEV_OPTS_INIT;
 	struct gpunvme_dev *dev;
 	struct gpunvme_gpu *gpu;
-	struct gpunvme_qp *qp;
+	struct gpunvme_queue *qp;
 
 	(void)state;
 	dev_opts.log = keep_log;
@@ -58,11 +58,11 @@ static void test_bells(void **state)
 	doubtful.detach = detach;
 	dev->nvme.port->bar0->ops = &doubtful;
 	dev->ringtest.late_ns = dev->ringtest.lost_ns = 10000 * GNV_NS_PER_MS; /* threads play the lanes */
-	assert_int_equal(gpunvme_qp_create(dev, gpu, &opts, &qp), 0);
+	assert_int_equal(gpunvme_queue_create(dev, gpu, &opts, &qp), 0);
 	assert_true(gnv_mem_sight(dev->nvme.port->bar0, gpu)->proven);
 	if (strstr(said, "doorbell"))
 		fail_msg("%s", said);
-	gpunvme_qp_destroy(qp);
+	gpunvme_queue_destroy(qp);
 	gpunvme_dev_close(dev);
 	gpunvme_gpu_close(gpu);
 }
@@ -83,7 +83,7 @@ static void *stop_lanes(void *arg)
  */
 static void test_still(void **state)
 {
-	const struct gpunvme_qp_opts opts = { sizeof(opts), GPUNVME_QP_NO_SELFTEST, 16, STILL_MS / 2, 0 };
+	const struct gpunvme_queue_opts opts = { sizeof(opts), GPUNVME_QUEUE_NO_SELFTEST, 16, STILL_MS / 2, 0, 0, 0 };
 	struct gpunvme_copy copy = GPUNVME_COPY_INIT;
 	struct hsa_path p;
 	pthread_t thread;
@@ -97,7 +97,7 @@ static void test_still(void **state)
 	assert_int_equal(gpunvme_run_copy(p.gpu, &p.dq, 1, &p.dbuf, &copy), 0);
 	pthread_join(thread, NULL);
 	gpunvme_mem_free(p.mem);
-	gpunvme_qp_destroy(p.qp);
+	gpunvme_queue_destroy(p.qp);
 	gpunvme_dev_close(p.dev);
 	gpunvme_gpu_close(p.gpu);
 }

@@ -354,7 +354,7 @@ static void test_torn(void **state)
 	}
 	assert_int_equal(cqe16->verdict, GPUNVME_LITMUS_FAILED);
 	assert_non_null(strstr(cqe16->why, "after its phase bit"));
-	assert_false(litmus.qp_flags & GPUNVME_QP_CQE16);
+	assert_false(litmus.queue_flags & GPUNVME_QUEUE_CQE16);
 	gpunvme_gpu_close(gpu);
 	gpunvme_dev_close(dev);
 }

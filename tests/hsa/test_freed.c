@@ -146,15 +146,15 @@ static void body_queue(void *arg)
 	struct gpunvme_mem *mem[2];
 	struct gpunvme_dev *dev;
 	struct gpunvme_dbuf dbuf;
-	struct gpunvme_qp *qp, *none = NULL;
+	struct gpunvme_queue *qp, *none = NULL;
 	struct gpunvme_dq dq;
 	struct waiter w = { 0 };
 	unsigned i;
 
 	(void)arg;
 	assert_int_equal(gpunvme_dev_open(uri, NULL, &dev), 0);
-	assert_int_equal(gpunvme_qp_create(dev, gpu, NULL, &qp), 0);
-	assert_int_equal(gpunvme_qp_view(qp, NULL, &dq), 0);
+	assert_int_equal(gpunvme_queue_create(dev, gpu, NULL, &qp), 0);
+	assert_int_equal(gpunvme_queue_view(qp, NULL, &dq), 0);
 	for (i = 0; i < 2; i++) {
 		vram.flags = i ? GPUNVME_MEM_VRAM : GPUNVME_MEM_HOST;
 		assert_int_equal(gpunvme_mem_alloc(gpu, 65536, &vram, &mem[i]), 0);
@@ -168,13 +168,13 @@ static void body_queue(void *arg)
 	c.nblocks = 128;
 	assert_int_equal(gpunvme_run_copy(gpu, &dq, 1, &dbuf, &c), -EIO);
 	says(gpunvme_errmsg(), "an earlier kernel accessed memory at");
-	assert_int_equal(gpunvme_qp_create(dev, gpu, NULL, &none), -EIO);
+	assert_int_equal(gpunvme_queue_create(dev, gpu, NULL, &none), -EIO);
 	says(gpunvme_errmsg(), "an earlier kernel accessed memory at");
 	assert_null(none);
-	assert_true(gpunvme_qp_recover(qp) < 0);
+	assert_true(gpunvme_queue_recover(qp) < 0);
 	assert_int_equal(gpunvme_mem_unmap(mem[0], dev), 0);
 	gpunvme_mem_free(mem[0]);
-	gpunvme_qp_destroy(qp);
+	gpunvme_queue_destroy(qp);
 	gpunvme_dev_close(dev); /* unmaps the other one */
 	gpunvme_mem_free(mem[1]);
 }

@@ -17,7 +17,7 @@ static hsa_status_t (*user_alloc)(hsa_amd_memory_pool_t pool, size_t size, uint3
 static hsa_status_t (*user_free)(void *ptr);
 static struct gpunvme_dev *dev[2];
 static struct gpunvme_gpu *gpu;
-static struct gpunvme_qp *qp;
+static struct gpunvme_queue *qp;
 static struct gpunvme_dq dq;
 
 static int begin(void **state)
@@ -34,8 +34,8 @@ static int begin(void **state)
 		assert_int_equal(gpunvme_dev_open(other, NULL, &dev[i]), 0);
 	}
 	assert_int_equal(gpunvme_gpu_open("hsa:0", NULL, &gpu), 0);
-	assert_int_equal(gpunvme_qp_create(dev[0], gpu, NULL, &qp), 0);
-	assert_int_equal(gpunvme_qp_view(qp, NULL, &dq), 0);
+	assert_int_equal(gpunvme_queue_create(dev[0], gpu, NULL, &qp), 0);
+	assert_int_equal(gpunvme_queue_view(qp, NULL, &dq), 0);
 	return 0;
 }
 

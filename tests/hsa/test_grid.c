@@ -35,7 +35,7 @@ struct shape {
 
 static struct gpunvme_dev *dev;
 static struct gpunvme_gpu *gpu;
-static struct gpunvme_volume *vol;
+static struct gpunvme_queue *vol;
 static struct gpunvme_mem *mem;
 static struct gnv_hsa *lanes;
 static void *out, *elf;
@@ -58,17 +58,17 @@ static void load(void)
 
 static int begin(void **state)
 {
-	const struct gpunvme_volume_opts opts = { sizeof(opts), 0, 2, 64, 0, 0, 0 };
+	const struct gpunvme_queue_opts opts = { sizeof(opts), 0, 64, 0, 2, 0, 0 };
 	bool cpu;
 
 	if (setup(state))
 		return -1;
 	assert_int_equal(gpunvme_gpu_open("hsa:0", NULL, &gpu), 0);
 	assert_int_equal(gpunvme_dev_open(uri, NULL, &dev), 0);
-	assert_int_equal(gpunvme_volume_create(&dev, 1, gpu, &opts, &vol), 0);
+	assert_int_equal(gpunvme_queue_create_striped(&dev, 1, gpu, &opts, &vol), 0);
 	assert_int_equal(gpunvme_mem_alloc(gpu, BLOCKS * 512, NULL, &mem), 0);
-	assert_int_equal(gpunvme_volume_view(vol, NULL, &work.v), 0);
-	assert_int_equal(gpunvme_volume_map(vol, mem, &work.buf), 0);
+	assert_int_equal(gpunvme_queue_view(vol, NULL, &work.v), 0);
+	assert_int_equal(gpunvme_mem_map_queue(mem, vol, &work.buf), 0);
 	assert_int_equal(gnv_hsa_open("0", &lanes), 0);
 	assert_int_equal(gnv_hsa_alloc(lanes, LANES_MAX * 4, false, &out, &cpu), 0);
 	work.out = (uintptr_t)out;
@@ -81,7 +81,7 @@ static int end(void **state)
 	gnv_hsa_free(lanes, out);
 	gnv_hsa_close(lanes);
 	free(elf);
-	gpunvme_volume_destroy(vol);
+	gpunvme_queue_destroy(vol);
 	gpunvme_mem_free(mem);
 	gpunvme_dev_close(dev);
 	gpunvme_gpu_close(gpu);
@@ -90,9 +90,9 @@ static int end(void **state)
 
 static uint64_t submitted(void)
 {
-	struct gpunvme_volume_info info = { .size = sizeof(info) };
+	struct gpunvme_queue_info info = { .size = sizeof(info) };
 
-	assert_int_equal(gpunvme_volume_get_info(vol, &info), 0);
+	assert_int_equal(gpunvme_queue_get_info(vol, &info), 0);
 	return info.submitted;
 }
 

@@ -22,12 +22,12 @@
 static void read_on(const char *name, uint32_t width)
 {
 	struct gpunvme_gpu_info info = { .size = sizeof(info) };
-	struct gpunvme_qp_info about = { .size = sizeof(about) };
+	struct gpunvme_queue_info about = { .size = sizeof(about) };
 	struct gpunvme_dev *dev;
 	struct gpunvme_gpu *gpu;
 	struct gpunvme_mem *mem;
 	struct gpunvme_dbuf dbuf;
-	struct gpunvme_qp *qp;
+	struct gpunvme_queue *qp;
 	struct gpunvme_dq dq;
 	int answer = -1;
 	unsigned i;
@@ -38,8 +38,8 @@ static void read_on(const char *name, uint32_t width)
 	assert_int_equal(info.width, width);
 	assert_string_equal(info.name, name);
 	assert_int_equal(gpunvme_dev_open(uri, NULL, &dev), 0);
-	assert_int_equal(gpunvme_qp_create(dev, gpu, NULL, &qp), 0); /* with its self-test, a kernel */
-	assert_int_equal(gpunvme_qp_view(qp, NULL, &dq), 0);
+	assert_int_equal(gpunvme_queue_create(dev, gpu, NULL, &qp), 0); /* with its self-test, a kernel */
+	assert_int_equal(gpunvme_queue_view(qp, NULL, &dq), 0);
 	assert_int_equal(gpunvme_mem_alloc(gpu, 1 << 20, NULL, &mem), 0);
 	assert_int_equal(gpunvme_mem_map(mem, dev), 0);
 	assert_int_equal(gpunvme_mem_dbuf(mem, dev, &dbuf), 0);
@@ -50,11 +50,11 @@ static void read_on(const char *name, uint32_t width)
 		assert_int_equal(((unsigned char *)gpunvme_mem_ptr(mem))[i], pattern(FIRST + i / 512));
 	assert_int_equal(gnv_gpu_read(gpu, &dq, &dbuf, dq.lba_count, 1, &answer), 0);
 	assert_int_equal(answer, -ERANGE);
-	assert_int_equal(gpunvme_qp_get_info(qp, &about), 0);
+	assert_int_equal(gpunvme_queue_get_info(qp, &about), 0);
 	assert_int_equal(about.submitted, 1);
 	assert_int_equal(about.in_flight, 0);
 	gpunvme_mem_free(mem);
-	gpunvme_qp_destroy(qp);
+	gpunvme_queue_destroy(qp);
 	gpunvme_gpu_close(gpu);
 	gpunvme_dev_close(dev);
 }
@@ -230,7 +230,7 @@ static void test_failures(void **state)
 		for (n = 1;; n++) {
 			struct gpunvme_gpu *gpu = NULL;
 			struct gpunvme_dev *dev = NULL;
-			struct gpunvme_qp *qp = NULL;
+			struct gpunvme_queue *qp = NULL;
 			int ret;
 
 			snprintf(plan, sizeof(plan), "%s:%zu:1009", functions[i], n);
@@ -239,9 +239,9 @@ static void test_failures(void **state)
 			if (!ret)
 				ret = gpunvme_dev_open(uri, NULL, &dev);
 			if (!ret)
-				ret = gpunvme_qp_create(dev, gpu, NULL, &qp);
+				ret = gpunvme_queue_create(dev, gpu, NULL, &qp);
 			assert_true(!ret || gpunvme_errmsg()[0]);
-			gpunvme_qp_destroy(qp);
+			gpunvme_queue_destroy(qp);
 			gpunvme_dev_close(dev);
 			gpunvme_gpu_close(gpu);
 			nothing_left();
@@ -288,7 +288,7 @@ static bool three_times(void *ctx)
 /* A kernel that hangs is waited for as long as something happens; a copy, no longer than its queue's time-out and the slack. */
 static void test_bounded(void **state)
 {
-	const struct gpunvme_qp_opts opts = { sizeof(opts), GPUNVME_QP_NO_SELFTEST, 0, 200, 0 };
+	const struct gpunvme_queue_opts opts = { sizeof(opts), GPUNVME_QUEUE_NO_SELFTEST, 0, 200, 0, 0, 0 };
 	struct gnv_fill_args args = { 0, 0, 0, 0 };
 	unsigned asked = 0;
 	struct gnv_launch launch = { GNV_KERNEL_FILL, &args, sizeof(args), 1, 50, three_times, &asked };
@@ -304,7 +304,7 @@ static void test_bounded(void **state)
 	pretend("STANDIN_FAIL", "dispatch:1:0");
 	assert_int_equal(gpunvme_run_copy(p.gpu, &p.dq, 1, &p.dbuf, &copy), -ETIMEDOUT);
 	assert_int_equal(gpunvme_mem_free(p.mem), -EBUSY); /* a GPU that hangs is not asked what is in flight */
-	assert_int_equal(gpunvme_qp_destroy(p.qp), 0);
+	assert_int_equal(gpunvme_queue_destroy(p.qp), 0);
 	assert_int_equal(gpunvme_mem_free(p.mem), 0);
 	gpunvme_dev_close(p.dev);
 	gpunvme_gpu_close(p.gpu);
@@ -378,7 +378,7 @@ static void test_wide(void **state)
 	struct gpunvme_dev *dev;
 	struct gpunvme_gpu *gpu;
 	struct gpunvme_mem *mem;
-	struct gpunvme_qp *qp;
+	struct gpunvme_queue *qp;
 	struct gpunvme_dq dq;
 	unsigned i;
 	int ret;
@@ -394,8 +394,8 @@ static void test_wide(void **state)
 	assert_int_equal(gpunvme_gpu_get_info(gpu, &info), 0);
 	assert_int_equal(info.width, 64);
 	assert_int_equal(gpunvme_dev_open(uri, NULL, &dev), 0);
-	assert_int_equal(gpunvme_qp_create(dev, gpu, NULL, &qp), 0);
-	assert_int_equal(gpunvme_qp_view(qp, NULL, &dq), 0);
+	assert_int_equal(gpunvme_queue_create(dev, gpu, NULL, &qp), 0);
+	assert_int_equal(gpunvme_queue_view(qp, NULL, &dq), 0);
 	assert_int_equal(gpunvme_mem_alloc(gpu, BLOCKS * 512, NULL, &mem), 0);
 	assert_int_equal(gpunvme_mem_map(mem, dev), 0);
 	assert_int_equal(gpunvme_mem_dbuf(mem, dev, &dbuf), 0);
@@ -407,7 +407,7 @@ static void test_wide(void **state)
 		if (((unsigned char *)gpunvme_mem_ptr(mem))[i] != pattern(i / 512))
 			fail_msg("byte %u is 0x%x", i, ((unsigned char *)gpunvme_mem_ptr(mem))[i]);
 	gpunvme_mem_free(mem);
-	gpunvme_qp_destroy(qp);
+	gpunvme_queue_destroy(qp);
 	gpunvme_dev_close(dev);
 	gpunvme_gpu_close(gpu);
 }

@@ -33,7 +33,7 @@ static void find(const char *name, void *function)
 /* Two GPUs, each with a queue on the one controller. */
 static struct gpunvme_dev *dev;
 static struct gpunvme_gpu *gpu[2];
-static struct gpunvme_qp *qp[2];
+static struct gpunvme_queue *qp[2];
 static struct gpunvme_dq dq[2];
 
 static int begin(void **state)
@@ -53,8 +53,8 @@ static int begin(void **state)
 	assert_int_equal(gpunvme_dev_open(uri, &opts, &dev), 0);
 	for (i = 0; i < 2; i++) {
 		assert_int_equal(gpunvme_gpu_open(i ? "hsa:1" : "hsa:0", NULL, &gpu[i]), 0);
-		assert_int_equal(gpunvme_qp_create(dev, gpu[i], NULL, &qp[i]), 0);
-		assert_int_equal(gpunvme_qp_view(qp[i], &view, &dq[i]), 0);
+		assert_int_equal(gpunvme_queue_create(dev, gpu[i], NULL, &qp[i]), 0);
+		assert_int_equal(gpunvme_queue_view(qp[i], &view, &dq[i]), 0);
 	}
 	return 0;
 }
@@ -64,7 +64,7 @@ static int end(void **state)
 	int i;
 
 	for (i = 0; i < 2; i++) {
-		gpunvme_qp_destroy(qp[i]);
+		gpunvme_queue_destroy(qp[i]);
 		gpunvme_gpu_close(gpu[i]);
 	}
 	gpunvme_dev_close(dev);
@@ -405,9 +405,9 @@ static void view_anew(int i, uint32_t flags)
 {
 	struct gpunvme_view view = { sizeof(view), flags, 0, 0, 0 };
 
-	gpunvme_qp_destroy(qp[i]);
-	assert_int_equal(gpunvme_qp_create(dev, gpu[i], NULL, &qp[i]), 0);
-	assert_int_equal(gpunvme_qp_view(qp[i], &view, &dq[i]), 0);
+	gpunvme_queue_destroy(qp[i]);
+	assert_int_equal(gpunvme_queue_create(dev, gpu[i], NULL, &qp[i]), 0);
+	assert_int_equal(gpunvme_queue_view(qp[i], &view, &dq[i]), 0);
 }
 
 /* What a DMA-BUF of a GPU's memory is to that GPU's caches nobody tells. */
@@ -430,9 +430,9 @@ static void test_import_cached(void **state)
 	says("GPUNVME_VIEW_FENCED");
 	view_anew(0, GPUNVME_VIEW_WRITE | GPUNVME_VIEW_FENCED);
 	assert_int_equal(gpunvme_mem_dbuf(mem, dev, &dbuf), 0);
-	assert_int_equal(gpunvme_qp_view(qp[0], &plain, &any), -EOPNOTSUPP);
+	assert_int_equal(gpunvme_queue_view(qp[0], &plain, &any), -EOPNOTSUPP);
 	gpunvme_mem_free(mem);
-	assert_int_equal(gpunvme_qp_view(qp[0], &plain, &any), 0);
+	assert_int_equal(gpunvme_queue_view(qp[0], &plain, &any), 0);
 	user_free(ptr);
 }
 
@@ -442,7 +442,7 @@ static void test_handles(void **state)
 	const struct gpunvme_view plain = { sizeof(plain), GPUNVME_VIEW_WRITE, 0, 0, 0 };
 	void *ptr = NULL;
 	struct gpunvme_gpu *twin;
-	struct gpunvme_qp *other;
+	struct gpunvme_queue *other;
 	struct gpunvme_mem *mem;
 	struct gpunvme_dbuf dbuf;
 	struct gpunvme_dq any;
@@ -451,16 +451,16 @@ static void test_handles(void **state)
 	view_anew(0, GPUNVME_VIEW_WRITE | GPUNVME_VIEW_FENCED);
 	assert_int_equal(user_alloc((hsa_amd_memory_pool_t){ POOL_LOCAL }, BYTES, 0, &ptr), HSA_STATUS_SUCCESS);
 	assert_int_equal(gpunvme_gpu_open("hsa:0", NULL, &twin), 0);
-	assert_int_equal(gpunvme_qp_create(dev, twin, NULL, &other), 0);
-	assert_int_equal(gpunvme_qp_view(other, &plain, &any), 0);
+	assert_int_equal(gpunvme_queue_create(dev, twin, NULL, &other), 0);
+	assert_int_equal(gpunvme_queue_view(other, &plain, &any), 0);
 	assert_int_equal(gpunvme_mem_register(gpu[0], ptr, BYTES, &mem), 0);
 	assert_int_equal(gpunvme_mem_map(mem, dev), 0);
 	assert_int_equal(gpunvme_mem_dbuf(mem, dev, &dbuf), -EOPNOTSUPP); /* after the view */
-	gpunvme_qp_destroy(other);
+	gpunvme_queue_destroy(other);
 	assert_int_equal(gpunvme_mem_dbuf(mem, dev, &dbuf), 0); /* that of hsa:1 is another GPU's */
-	assert_int_equal(gpunvme_qp_create(dev, twin, NULL, &other), 0);
-	assert_int_equal(gpunvme_qp_view(other, &plain, &any), -EOPNOTSUPP); /* before it */
-	gpunvme_qp_destroy(other);
+	assert_int_equal(gpunvme_queue_create(dev, twin, NULL, &other), 0);
+	assert_int_equal(gpunvme_queue_view(other, &plain, &any), -EOPNOTSUPP); /* before it */
+	gpunvme_queue_destroy(other);
 	gpunvme_mem_free(mem);
 	gpunvme_gpu_close(twin);
 	user_free(ptr);
@@ -502,7 +502,7 @@ static void test_mixed(void **state)
 	struct gpunvme_dbuf dbuf;
 	struct gpunvme_gpu *cpu;
 	struct gpunvme_copy c = GPUNVME_COPY_INIT;
-	struct gpunvme_qp *plain;
+	struct gpunvme_queue *plain;
 	struct gpunvme_dq plain_dq;
 
 	(void)state;
@@ -513,13 +513,13 @@ static void test_mixed(void **state)
 	says("the buffer is memory of another GPU");
 	says("allocate it for the GPU of the queue");
 	assert_int_equal(copy(1, 0, &dbuf), -EXDEV);
-	says("name the GPU that gpunvme_qp_create() was given");
+	says("name the GPU that gpunvme_queue_create() was given");
 	assert_int_equal(gpunvme_gpu_open("cpu", NULL, &cpu), 0);
-	assert_int_equal(gpunvme_qp_create(dev, cpu, NULL, &plain), 0);
-	assert_int_equal(gpunvme_qp_view(plain, NULL, &plain_dq), 0);
+	assert_int_equal(gpunvme_queue_create(dev, cpu, NULL, &plain), 0);
+	assert_int_equal(gpunvme_queue_view(plain, NULL, &plain_dq), 0);
 	c.nblocks = 1;
 	assert_int_equal(gpunvme_run_copy(gpu[0], &plain_dq, 1, &dbuf, &c), -EXDEV);
-	gpunvme_qp_destroy(plain);
+	gpunvme_queue_destroy(plain);
 	assert_int_equal(gpunvme_run_copy(gpu[0], &plain_dq, 1, &dbuf, &c), -EXDEV); /* a queue that is gone */
 	gpunvme_gpu_close(cpu);
 	gpunvme_mem_free(mem);

@@ -30,7 +30,7 @@ struct work {
 
 static struct gpunvme_dev *dev;
 static struct gpunvme_gpu *gpu;
-static struct gpunvme_qp *qp;
+static struct gpunvme_queue *qp;
 static struct gnv_hsa *lanes; /* the user's */
 static uint32_t *out;
 static void *elf;
@@ -67,7 +67,7 @@ static int begin(void **state)
 	*(void **)&user_queue = played_symbol("standin_user_queue");
 	assert_int_equal(gpunvme_gpu_open("hsa:0", NULL, &gpu), 0);
 	assert_int_equal(gpunvme_dev_open(uri, NULL, &dev), 0);
-	assert_int_equal(gpunvme_qp_create(dev, gpu, NULL, &qp), 0);
+	assert_int_equal(gpunvme_queue_create(dev, gpu, NULL, &qp), 0);
 	assert_int_equal(gnv_hsa_open("0", &lanes), 0);
 	assert_int_equal(gnv_hsa_host_alloc(lanes, BYTES, &ptr), 0);
 	assert_int_equal(gnv_hsa_lock(lanes, ptr, BYTES, &lane, &locked), 0);
@@ -82,7 +82,7 @@ static int end(void **state)
 	gnv_hsa_host_free(lanes, out);
 	gnv_hsa_close(lanes);
 	free(elf);
-	gpunvme_qp_destroy(qp);
+	gpunvme_queue_destroy(qp);
 	gpunvme_dev_close(dev);
 	gpunvme_gpu_close(gpu);
 	return clear(state) || teardown(state);
@@ -145,7 +145,7 @@ static void use(struct gpunvme_mem *mem, uint32_t flags)
 
 	assert_int_equal(gpunvme_mem_map(mem, dev), 0);
 	assert_int_equal(gpunvme_mem_dbuf(mem, dev, &work.buf), 0);
-	assert_int_equal(gpunvme_qp_view(qp, &view, &work.dq), 0);
+	assert_int_equal(gpunvme_queue_view(qp, &view, &work.dq), 0);
 	work.nblocks = NBLOCKS;
 	work.at = work.buf.base;
 	work.words = WORDS;
@@ -258,7 +258,7 @@ static void test_kept(void **state)
 	unsigned i;
 
 	(void)state;
-	assert_int_equal(gpunvme_qp_view(qp, NULL, &work.dq), 0);
+	assert_int_equal(gpunvme_queue_view(qp, NULL, &work.dq), 0);
 	work.nblocks = NBLOCKS;
 	work.words = WORDS;
 	for (i = 0; i < ROUNDS; i++) {
@@ -339,29 +339,29 @@ static void test_refused(void **state)
 	struct gnv_hsa *hsa = *(struct gnv_hsa **)gpu->priv;
 	void *ptr = hip_malloc();
 	struct gpunvme_mem *mem;
-	struct gpunvme_qp *other;
+	struct gpunvme_queue *other;
 	struct gpunvme_dbuf buf;
 	struct gpunvme_dq dq;
 
 	(void)state;
-	gpunvme_qp_destroy(qp); /* which has had plain views */
-	assert_int_equal(gpunvme_qp_create(dev, gpu, NULL, &other), 0);
+	gpunvme_queue_destroy(qp); /* which has had plain views */
+	assert_int_equal(gpunvme_queue_create(dev, gpu, NULL, &other), 0);
 	assert_int_equal(gpunvme_mem_register(gpu, ptr, BYTES, &mem), 0);
 	assert_int_equal(gpunvme_mem_map(mem, dev), 0);
-	assert_int_equal(gpunvme_qp_view(other, &plain, &dq), 0);
+	assert_int_equal(gpunvme_queue_view(other, &plain, &dq), 0);
 	assert_int_equal(gpunvme_mem_dbuf(mem, dev, &buf), -EOPNOTSUPP);
 	assert_non_null(strstr(gpunvme_errmsg(), "GPUNVME_VIEW_FENCED"));
-	gpunvme_qp_destroy(other);
+	gpunvme_queue_destroy(other);
 	assert_int_equal(gpunvme_mem_dbuf(mem, dev, &buf), 0);
-	assert_int_equal(gpunvme_qp_create(dev, gpu, NULL, &qp), 0);
-	assert_int_equal(gpunvme_qp_view(qp, NULL, &dq), 0);
-	assert_int_equal(gpunvme_qp_view(qp, &plain, &dq), -EOPNOTSUPP);
+	assert_int_equal(gpunvme_queue_create(dev, gpu, NULL, &qp), 0);
+	assert_int_equal(gpunvme_queue_view(qp, NULL, &dq), 0);
+	assert_int_equal(gpunvme_queue_view(qp, &plain, &dq), -EOPNOTSUPP);
 	assert_non_null(strstr(gpunvme_errmsg(), "gpunvme_gpu_fence()"));
-	assert_int_equal(gpunvme_qp_view(qp, &fenced, &dq), 0);
+	assert_int_equal(gpunvme_queue_view(qp, &fenced, &dq), 0);
 	assert_int_equal(gpunvme_mem_free(mem), 0);
-	assert_int_equal(gpunvme_qp_view(qp, &plain, &dq), 0);
-	gpunvme_qp_destroy(qp);
-	assert_int_equal(gpunvme_qp_create(dev, gpu, NULL, &qp), 0);
+	assert_int_equal(gpunvme_queue_view(qp, &plain, &dq), 0);
+	gpunvme_queue_destroy(qp);
+	assert_int_equal(gpunvme_queue_create(dev, gpu, NULL, &qp), 0);
 	snprintf(hsa->info.isa, sizeof(hsa->info.isa), "amdgcn-amd-amdhsa--gfx90a");
 	assert_int_equal(gpunvme_mem_register(gpu, ptr, BYTES, &mem), 0);
 	assert_int_equal(gpunvme_mem_map(mem, dev), 0);

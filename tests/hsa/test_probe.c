@@ -17,7 +17,7 @@
 #include "gpu/gpu.h"
 #include "gpu/probe.h"
 #include "hsa/rig.h"
-#include "queue/qp.h"
+#include "queue/queue.h"
 #include "util/clock.h"
 
 #define BAR_MOST (1u << 20)
@@ -142,13 +142,13 @@ static void close_dev(struct gpunvme_dev *dev)
 /* Create a queue, and say whether threads of the GPU ring for it. */
 static bool rings(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu)
 {
-	const struct gpunvme_qp_opts opts = { sizeof(opts), 0, 16, 0, 0 };
-	struct gpunvme_qp *qp;
+	const struct gpunvme_queue_opts opts = { sizeof(opts), 0, 16, 0, 0, 0, 0 };
+	struct gpunvme_queue *qp;
 	bool direct;
 
-	assert_int_equal(gpunvme_qp_create(dev, gpu, &opts, &qp), 0);
-	direct = !qp->bells.cpu;
-	gpunvme_qp_destroy(qp);
+	assert_int_equal(gpunvme_queue_create(dev, gpu, &opts, &qp), 0);
+	direct = !qp->qp[0]->bells.cpu;
+	gpunvme_queue_destroy(qp);
 	return direct;
 }
 
@@ -326,29 +326,29 @@ static void test_more_rights_than_the_user(void **state)
 
 static unsigned next_qid(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu)
 {
-	const struct gpunvme_qp_opts opts = { sizeof(opts), 0, 16, 0, 0 };
-	struct gpunvme_qp *qp;
+	const struct gpunvme_queue_opts opts = { sizeof(opts), 0, 16, 0, 0, 0, 0 };
+	struct gpunvme_queue *qp;
 	unsigned qid;
 
-	assert_int_equal(gpunvme_qp_create(dev, gpu, &opts, &qp), 0);
-	assert_non_null(qp->bells.cpu);
-	qid = qp->qid;
-	gpunvme_qp_destroy(qp);
+	assert_int_equal(gpunvme_queue_create(dev, gpu, &opts, &qp), 0);
+	assert_non_null(qp->qp[0]->bells.cpu);
+	qid = qp->qp[0]->qid;
+	gpunvme_queue_destroy(qp);
 	return qid;
 }
 
 /* It may ring yet: no other queue gets the identifier of its queue, and no GPU maps the registers in that way again. */
 static void test_stays(void **state)
 {
-	const struct gpunvme_qp_opts opts = { sizeof(opts), 0, 16, 0, 0 };
+	const struct gpunvme_queue_opts opts = { sizeof(opts), 0, 16, 0, 0, 0, 0 };
 	struct gpunvme_dev *dev = open_dev();
 	struct gpunvme_gpu *gpu;
-	struct gpunvme_qp *qp;
+	struct gpunvme_queue *qp;
 
 	(void)state;
 	assert_int_equal(gpunvme_gpu_open("hsa:0", NULL, &gpu), 0);
 	stays = true;
-	assert_int_equal(gpunvme_qp_create(dev, gpu, &opts, &qp), -EIO);
+	assert_int_equal(gpunvme_queue_create(dev, gpu, &opts, &qp), -EIO);
 	stays = false;
 	assert_string_equal(gpunvme_errmsg(), "the helper program cannot be ended: the driver of the GPU keeps it");
 	for (unsigned i = 0; i < 2; i++)

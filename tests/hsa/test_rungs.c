@@ -99,16 +99,16 @@ static struct gpunvme_dev *open_remote(void)
 	return dev;
 }
 
-static const char *rung_of(struct gpunvme_qp *qp)
+static const char *rung_of(struct gpunvme_queue *qp)
 {
-	static struct gpunvme_qp_info info;
+	static struct gpunvme_queue_info info;
 
 	info.size = sizeof(info);
-	assert_int_equal(gpunvme_qp_get_info(qp, &info), 0);
+	assert_int_equal(gpunvme_queue_get_info(qp, &info), 0);
 	return info.rung;
 }
 
-static void read_back(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, struct gpunvme_qp *qp, struct gpunvme_mem *mem)
+static void read_back(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, struct gpunvme_queue *qp, struct gpunvme_mem *mem)
 {
 	struct gpunvme_dbuf dbuf;
 	struct gpunvme_dq dq;
@@ -116,7 +116,7 @@ static void read_back(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, struct g
 	int answer = -1;
 	unsigned i;
 
-	assert_int_equal(gpunvme_qp_view(qp, NULL, &dq), 0);
+	assert_int_equal(gpunvme_queue_view(qp, NULL, &dq), 0);
 	assert_int_equal(gpunvme_mem_map(mem, dev), 0);
 	assert_int_equal(gpunvme_mem_dbuf(mem, dev, &dbuf), 0);
 	assert_int_equal(gnv_gpu_read(gpu, &dq, &dbuf, FIRST, 9, &answer), 0);
@@ -130,17 +130,17 @@ static void read_back(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, struct g
 static void test_soft_vram(void **state)
 {
 	const struct gpunvme_mem_opts vram = { sizeof(vram), GPUNVME_MEM_VRAM, 0 };
-	const struct gpunvme_qp_opts opts = { sizeof(opts), GPUNVME_QP_VRAM, 16, 0, 0 };
+	const struct gpunvme_queue_opts opts = { sizeof(opts), GPUNVME_QUEUE_VRAM, 16, 0, 0, 0, 0 };
 	struct gpunvme_mem *mem, *host;
 	struct gpunvme_dev *dev;
 	struct gpunvme_gpu *gpu;
-	struct gpunvme_qp *qp;
+	struct gpunvme_queue *qp;
 
 	(void)state;
 	assert_int_equal(gpunvme_gpu_open("hsa:0", NULL, &gpu), 0);
 	assert_int_equal(gpunvme_dev_open(uri, NULL, &dev), 0);
 	assert_int_equal(gpunvme_mem_alloc(gpu, 8192, NULL, &host), 0);
-	assert_int_equal(gpunvme_qp_create(dev, gpu, &opts, &qp), 0);
+	assert_int_equal(gpunvme_queue_create(dev, gpu, &opts, &qp), 0);
 	assert_string_equal(rung_of(qp), "soft+vram");
 	assert_int_equal(gpunvme_mem_alloc(gpu, 8192, &vram, &mem), 0);
 	assert_true(mem->local);
@@ -148,14 +148,14 @@ static void test_soft_vram(void **state)
 	read_back(dev, gpu, qp, host); /* threads complete nothing before its data is in place */
 	gpunvme_mem_free(mem);
 	gpunvme_mem_free(host);
-	gpunvme_qp_destroy(qp);
+	gpunvme_queue_destroy(qp);
 	gpunvme_dev_close(dev);
 	gpunvme_gpu_close(gpu);
 	nothing_left();
 	pretend("STANDIN_LACKS", "bar");
 	assert_int_equal(gpunvme_gpu_open("hsa:0", NULL, &gpu), 0);
 	assert_int_equal(gpunvme_dev_open(uri, NULL, &dev), 0);
-	assert_int_equal(gpunvme_qp_create(dev, gpu, &opts, &qp), -EOPNOTSUPP);
+	assert_int_equal(gpunvme_queue_create(dev, gpu, &opts, &qp), -EOPNOTSUPP);
 	assert_non_null(strstr(gpunvme_errmsg(), "no CPU address"));
 	gpunvme_dev_close(dev);
 	gpunvme_gpu_close(gpu);
@@ -165,21 +165,21 @@ static void test_soft_vram(void **state)
 static void test_apart(void **state)
 {
 	const struct gpunvme_mem_opts in_host = { sizeof(in_host), GPUNVME_MEM_HOST, 0 };
-	const struct gpunvme_qp_opts opts = { sizeof(opts), GPUNVME_QP_VRAM, 16, 0, 0 };
+	const struct gpunvme_queue_opts opts = { sizeof(opts), GPUNVME_QUEUE_VRAM, 16, 0, 0, 0, 0 };
 	struct gpunvme_dev *dev = open_remote();
 	struct gpunvme_gpu *gpu;
 	struct gpunvme_mem *host;
-	struct gpunvme_qp *qp;
+	struct gpunvme_queue *qp;
 
 	(void)state;
 	assert_int_equal(gpunvme_gpu_open("hsa:0", NULL, &gpu), 0);
 	assert_int_equal(gpunvme_mem_alloc(gpu, 8192, &in_host, &host), 0);
-	assert_int_equal(gpunvme_qp_create(dev, gpu, &opts, &qp), 0);
+	assert_int_equal(gpunvme_queue_create(dev, gpu, &opts, &qp), 0);
 	assert_int_equal(gpunvme_mem_map(host, dev), -EXDEV);
 	assert_non_null(strstr(gpunvme_errmsg(), "GPUNVME_MEM_VRAM"));
-	gpunvme_qp_destroy(qp);
+	gpunvme_queue_destroy(qp);
 	assert_int_equal(gpunvme_mem_map(host, dev), 0); /* now that nothing lies in the GPU's */
-	assert_int_equal(gpunvme_qp_create(dev, gpu, &opts, &qp), -EXDEV);
+	assert_int_equal(gpunvme_queue_create(dev, gpu, &opts, &qp), -EXDEV);
 	gpunvme_mem_free(host);
 	gpunvme_dev_close(dev);
 	gpunvme_gpu_close(gpu);
@@ -192,37 +192,37 @@ static void test_top(void **state)
 	struct gpunvme_dev *dev = open_remote();
 	struct gpunvme_gpu *gpu;
 	struct gpunvme_mem *mem;
-	struct gpunvme_qp *qp;
+	struct gpunvme_queue *qp;
 
 	(void)state;
 	assert_non_null(hdp);
 	*hdp = 0;
 	assert_int_equal(gpunvme_gpu_open("hsa:0", NULL, &gpu), 0);
-	assert_int_equal(gpunvme_qp_create(dev, gpu, NULL, &qp), 0);
+	assert_int_equal(gpunvme_queue_create(dev, gpu, NULL, &qp), 0);
 	assert_string_equal(rung_of(qp), "vram");
 	assert_int_equal(*hdp, 1); /* what the self-test read of the GPU's memory was not of before */
 	assert_int_equal(gpunvme_mem_alloc(gpu, 8192, NULL, &mem), 0);
 	assert_true(mem->local);
 	read_back(dev, gpu, qp, mem);
-	assert_int_equal(gpunvme_qp_recover(qp), 0);
+	assert_int_equal(gpunvme_queue_recover(qp), 0);
 	assert_string_equal(rung_of(qp), "vram");
 	read_back(dev, gpu, qp, mem);
 	gpunvme_mem_free(mem);
-	gpunvme_qp_destroy(qp);
+	gpunvme_queue_destroy(qp);
 	gpunvme_dev_close(dev);
 	gpunvme_gpu_close(gpu);
 }
 
 /* Recovered only when the program says that no kernel has an old view. */
-static void is_over(struct gpunvme_qp *qp)
+static void is_over(struct gpunvme_queue *qp)
 {
 	struct gpunvme_dq dq;
 
-	assert_int_equal(gpunvme_qp_view(qp, NULL, &dq), -ESHUTDOWN);
-	assert_int_equal(gpunvme_qp_recover(qp), -ENOSPC);
-	assert_non_null(strstr(gpunvme_errmsg(), "gpunvme_qp_release_old()"));
-	assert_int_equal(gpunvme_qp_release_old(qp), 0);
-	assert_int_equal(gpunvme_qp_recover(qp), 0);
+	assert_int_equal(gpunvme_queue_view(qp, NULL, &dq), -ESHUTDOWN);
+	assert_int_equal(gpunvme_queue_recover(qp), -ENOSPC);
+	assert_non_null(strstr(gpunvme_errmsg(), "gpunvme_queue_retire()"));
+	assert_int_equal(gpunvme_queue_retire(qp), 0);
+	assert_int_equal(gpunvme_queue_recover(qp), 0);
 }
 
 /*
@@ -234,7 +234,7 @@ static void test_every_identifier_in_use(void **state)
 	struct gpunvme_dev *dev;
 	struct gpunvme_gpu *gpu;
 	struct gpunvme_mem *mem;
-	struct gpunvme_qp *qp[2];
+	struct gpunvme_queue *qp[2];
 	char few[320];
 
 	(void)state;
@@ -243,9 +243,9 @@ static void test_every_identifier_in_use(void **state)
 	assert_int_equal(gpunvme_dev_open(few, NULL, &dev), 0);
 	assert_int_equal(gpunvme_mem_alloc(gpu, 8192, NULL, &mem), 0);
 	for (unsigned i = 0; i < 2; i++)
-		assert_int_equal(gpunvme_qp_create(dev, gpu, NULL, &qp[i]), 0);
+		assert_int_equal(gpunvme_queue_create(dev, gpu, NULL, &qp[i]), 0);
 	for (unsigned turn = 0; turn < 3; turn++) {
-		assert_int_equal(gpunvme_qp_recover(qp[0]), -ENOSPC);
+		assert_int_equal(gpunvme_queue_recover(qp[0]), -ENOSPC);
 		read_back(dev, gpu, qp[1], mem);
 		is_over(qp[0]);
 		read_back(dev, gpu, qp[0], mem);
@@ -256,8 +256,8 @@ static void test_every_identifier_in_use(void **state)
 		read_back(dev, gpu, qp[1], mem);
 	}
 	assert_int_equal(gpunvme_mem_free(mem), 0);
-	assert_int_equal(gpunvme_qp_destroy(qp[0]), 0);
-	assert_int_equal(gpunvme_qp_destroy(qp[1]), 0);
+	assert_int_equal(gpunvme_queue_destroy(qp[0]), 0);
+	assert_int_equal(gpunvme_queue_destroy(qp[1]), 0);
 	assert_int_equal(gpunvme_dev_close(dev), 0);
 	gpunvme_gpu_close(gpu);
 }
@@ -265,22 +265,22 @@ static void test_every_identifier_in_use(void **state)
 /* A GPU of whose memory devices may read old lines: rings lie there only on request. */
 static void test_stale_reads(void **state)
 {
-	const struct gpunvme_qp_opts asked = { sizeof(asked), GPUNVME_QP_VRAM, 16, 0, 0 };
+	const struct gpunvme_queue_opts asked = { sizeof(asked), GPUNVME_QUEUE_VRAM, 16, 0, 0, 0, 0 };
 	struct gpunvme_dev *dev = open_remote();
 	struct gpunvme_gpu *gpu;
-	struct gpunvme_qp *qp;
+	struct gpunvme_queue *qp;
 
 	(void)state;
 	assert_int_equal(gpunvme_gpu_open("hsa:0", NULL, &gpu), 0);
 	assert_false(gpu->stale_reads); /* gfx1100 */
 	gpu->stale_reads = true;
-	assert_int_equal(gpunvme_qp_create(dev, gpu, NULL, &qp), 0);
+	assert_int_equal(gpunvme_queue_create(dev, gpu, NULL, &qp), 0);
 	assert_string_equal(rung_of(qp), "direct-db");
 	assert_non_null(strstr(play.log, "rung vram is not tried: controllers may read old lines"));
-	gpunvme_qp_destroy(qp);
-	assert_int_equal(gpunvme_qp_create(dev, gpu, &asked, &qp), 0);
+	gpunvme_queue_destroy(qp);
+	assert_int_equal(gpunvme_queue_create(dev, gpu, &asked, &qp), 0);
 	assert_string_equal(rung_of(qp), "vram");
-	gpunvme_qp_destroy(qp);
+	gpunvme_queue_destroy(qp);
 	gpunvme_dev_close(dev);
 	gpunvme_gpu_close(gpu);
 }
@@ -321,7 +321,7 @@ static void see_rung(void *ctx, uint64_t done, uint64_t total)
 
 	(void)done;
 	(void)total;
-	snprintf(play.rung, sizeof(play.rung), "%s", rung_of(gnv_qp_first(dev)));
+	gnv_qp_rung(gnv_qp_first(dev), play.rung, sizeof(play.rung));
 }
 
 /*
@@ -343,13 +343,13 @@ static void test_litmus_vram(void **state)
 	opts.progress = see_rung;
 	opts.progress_ctx = dev;
 	for (unsigned vram = 0; vram < 2; vram++) {
-		opts.qp_flags = vram ? GPUNVME_QP_VRAM : 0;
+		opts.queue_flags = vram ? GPUNVME_QUEUE_VRAM : 0;
 		assert_int_equal(gpunvme_gpu_litmus(dev, gpu, &opts, &l), 0);
 		assert_int_equal(l.failed, 0);
 		assert_string_equal(play.rung, vram ? "vram" : "direct-db");
-		assert_int_equal(l.qp_flags, GPUNVME_QP_CQE16 | GPUNVME_QP_NO_READBACK | opts.qp_flags);
+		assert_int_equal(l.queue_flags, GPUNVME_QUEUE_CQE16 | GPUNVME_QUEUE_NO_READBACK | opts.queue_flags);
 	}
-	opts.qp_flags = GPUNVME_QP_VRAM | GPUNVME_QP_FORWARD;
+	opts.queue_flags = GPUNVME_QUEUE_VRAM | GPUNVME_QUEUE_FORWARD;
 	assert_int_equal(gpunvme_gpu_litmus(dev, gpu, &opts, &l), -EINVAL);
 	assert_int_equal(gpunvme_dev_close(dev), 0);
 	gpunvme_gpu_close(gpu);
@@ -359,11 +359,11 @@ static void fall(const char *to, const char *why, bool direct)
 {
 	static const struct gnv_mem_ops far = { "bar", NULL, gnv_mem_attach_foreign, gnv_mem_detach_foreign };
 	const bool lies = !atoi(why); /* of which only the time-out tells */
-	const struct gpunvme_qp_opts opts = { sizeof(opts), 0, 16, lies ? 2000 : 0, 0 };
+	const struct gpunvme_queue_opts opts = { sizeof(opts), 0, 16, lies ? 2000 : 0, 0, 0, 0 };
 	struct gpunvme_dev *dev = open_remote();
 	struct gpunvme_gpu *gpu;
 	struct gpunvme_mem *mem;
-	struct gpunvme_qp *qp;
+	struct gpunvme_queue *qp;
 	struct gpunvme_dq dq;
 
 	assert_int_equal(gpunvme_gpu_open("hsa:0", NULL, &gpu), 0);
@@ -372,18 +372,18 @@ static void fall(const char *to, const char *why, bool direct)
 		dev->nvme.port->bar0->ops = &far; /* without a DMA-BUF */
 	play.refuse = -atoi(why);
 	play.lie = lies ? SIZE_MAX : 0;
-	assert_int_equal(gpunvme_qp_create(dev, gpu, &opts, &qp), 0);
+	assert_int_equal(gpunvme_queue_create(dev, gpu, &opts, &qp), 0);
 	assert_string_equal(rung_of(qp), to);
 	assert_non_null(strstr(play.log, "rung vram does not work, trying direct-db: "));
 	assert_non_null(strstr(play.log, play.refuse ? "the test refuses" : "self-test"));
 	assert_true(play.maps > 0);
-	assert_int_equal(gpunvme_qp_view(qp, NULL, &dq), 0);
+	assert_int_equal(gpunvme_queue_view(qp, NULL, &dq), 0);
 	assert_int_equal(dq.flags & GPUNVME_DQ_READBACK_SQE, direct ? GPUNVME_DQ_READBACK_SQE : 0);
 	assert_int_equal(gpunvme_mem_alloc(gpu, 8192, NULL, &mem), 0);
 	assert_false(mem->local);
 	read_back(dev, gpu, qp, mem);
 	gpunvme_mem_free(mem);
-	gpunvme_qp_destroy(qp);
+	gpunvme_queue_destroy(qp);
 	gpunvme_dev_close(dev);
 	gpunvme_gpu_close(gpu);
 	gnv_mem_release(play.decoy);
@@ -412,7 +412,7 @@ static void data_fails(const char *why)
 {
 	struct gnv_gpu_ops ops = gnv_gpu_hsa_ops;
 	struct gpunvme_gpu *gpu;
-	struct gpunvme_qp *qp;
+	struct gpunvme_queue *qp;
 	bool apart = play.apart, right = play.lanes_right, late = play.late;
 	size_t lie = play.lie;
 	struct gpunvme_dev *dev = open_remote();
@@ -426,13 +426,13 @@ static void data_fails(const char *why)
 	ops.launch = play_launch;
 	gpu->ops = &ops;
 	assert_int_equal(gnv_mem_host_alloc(8 << 20, 0, gnv_gpu_log(gpu), &play.decoy), 0);
-	assert_int_equal(gpunvme_qp_create(dev, gpu, NULL, &qp), 0);
+	assert_int_equal(gpunvme_queue_create(dev, gpu, NULL, &qp), 0);
 	if (strcmp(rung_of(qp), "direct-db"))
 		fail_msg("the self-test did not say '%s': %s", why, play.log);
 	assert_non_null(strstr(play.log, "rung vram does not work, trying direct-db: the self-test"));
 	if (!strstr(play.log, why))
 		fail_msg("'%s' does not say '%s'", play.log, why);
-	gpunvme_qp_destroy(qp);
+	gpunvme_queue_destroy(qp);
 	gpunvme_dev_close(dev);
 	gpunvme_gpu_close(gpu);
 	gnv_mem_release(play.decoy);
@@ -454,11 +454,11 @@ static int play_coherence(struct gpunvme_gpu *gpu, enum gpunvme_coherence what)
 
 static void with_invalidation(uint32_t flags, bool no_registers, const char *rung, const char *says)
 {
-	const struct gpunvme_qp_opts opts = { sizeof(opts), flags, 16, 0, 0 };
+	const struct gpunvme_queue_opts opts = { sizeof(opts), flags, 16, 0, 0, 0, 0 };
 	struct gpunvme_dev *dev = open_remote();
 	struct gnv_gpu_ops ops = gnv_gpu_hsa_ops;
 	struct gpunvme_gpu *gpu;
-	struct gpunvme_qp *qp;
+	struct gpunvme_queue *qp;
 
 	assert_int_equal(gpunvme_gpu_open("hsa:0", NULL, &gpu), 0);
 	ops.launch = play_launch;
@@ -468,12 +468,12 @@ static void with_invalidation(uint32_t flags, bool no_registers, const char *run
 	play.lie = 4096;
 	play.late = true;
 	play.no_registers = no_registers;
-	assert_int_equal(gpunvme_qp_create(dev, gpu, &opts, &qp), 0);
+	assert_int_equal(gpunvme_queue_create(dev, gpu, &opts, &qp), 0);
 	assert_string_equal(rung_of(qp), rung);
 	assert_int_equal(play.invalidations, flags ? 1 : 0);
 	if (!strstr(play.log, says))
 		fail_msg("'%s' does not say '%s'", play.log, says);
-	gpunvme_qp_destroy(qp);
+	gpunvme_queue_destroy(qp);
 	gpunvme_dev_close(dev);
 	gpunvme_gpu_close(gpu);
 	gnv_mem_release(play.decoy);
@@ -485,8 +485,8 @@ static void test_invalidates(void **state)
 {
 	(void)state;
 	with_invalidation(0, false, "direct-db", "the lanes see what was there before");
-	with_invalidation(GPUNVME_QP_INVALIDATE, false, "vram", "were invalidated, and rung vram is tried again: the self-test");
-	with_invalidation(GPUNVME_QP_INVALIDATE, true, "direct-db", "are not invalidated: there are no such registers");
+	with_invalidation(GPUNVME_QUEUE_INVALIDATE, false, "vram", "were invalidated, and rung vram is tried again: the self-test");
+	with_invalidation(GPUNVME_QUEUE_INVALIDATE, true, "direct-db", "are not invalidated: there are no such registers");
 }
 
 /* A first block of whatever words: the word that memory is filled with first, too. */
@@ -528,18 +528,18 @@ static void test_used_up(void **state)
 {
 	struct gpunvme_dev *dev = open_remote();
 	struct gpunvme_gpu *gpu;
-	struct gpunvme_qp *qp;
+	struct gpunvme_queue *qp;
 
 	(void)state;
 	assert_int_equal(gpunvme_gpu_open("hsa:0", NULL, &gpu), 0);
 	play.refuse = -ENOMEM;
-	assert_int_equal(gpunvme_qp_create(dev, gpu, NULL, &qp), 0);
+	assert_int_equal(gpunvme_queue_create(dev, gpu, NULL, &qp), 0);
 	assert_string_equal(rung_of(qp), "direct-db");
-	gpunvme_qp_destroy(qp);
+	gpunvme_queue_destroy(qp);
 	play.refuse = 0;
-	assert_int_equal(gpunvme_qp_create(dev, gpu, NULL, &qp), 0);
+	assert_int_equal(gpunvme_queue_create(dev, gpu, NULL, &qp), 0);
 	assert_string_equal(rung_of(qp), "vram");
-	gpunvme_qp_destroy(qp);
+	gpunvme_queue_destroy(qp);
 	gpunvme_dev_close(dev);
 	gpunvme_gpu_close(gpu);
 }
@@ -551,16 +551,16 @@ static void test_no_memory(void **state)
 	struct gpunvme_dev *dev = open_remote();
 	struct gpunvme_gpu *gpu;
 	struct gpunvme_mem *mem;
-	struct gpunvme_qp *qp;
+	struct gpunvme_queue *qp;
 
 	(void)state;
 	pretend("STANDIN_LACKS", "fine");
 	pretend("STANDIN_MINOR", "7");
 	assert_int_equal(gpunvme_gpu_open("hsa:0", NULL, &gpu), 0);
 	assert_int_equal(gpunvme_mem_alloc(gpu, 8192, &vram, &mem), -EOPNOTSUPP);
-	assert_int_equal(gpunvme_qp_create(dev, gpu, NULL, &qp), 0);
+	assert_int_equal(gpunvme_queue_create(dev, gpu, NULL, &qp), 0);
 	assert_string_equal(rung_of(qp), "direct-db");
-	gpunvme_qp_destroy(qp);
+	gpunvme_queue_destroy(qp);
 	gpunvme_dev_close(dev);
 	gpunvme_gpu_close(gpu);
 }

@@ -34,13 +34,13 @@ static int end(void **state)
 }
 
 /* A lane of the GPU reads `lba` into the buffer at `offset` blocks. */
-static void read_block(struct gpunvme_gpu *by, struct gpunvme_qp *qp, struct gpunvme_dbuf dbuf, unsigned lba)
+static void read_block(struct gpunvme_gpu *by, struct gpunvme_queue *qp, struct gpunvme_dbuf dbuf, unsigned lba)
 {
 	struct gpunvme_dq dq;
 	unsigned char seen[512];
 	int answer = -1;
 
-	assert_int_equal(gpunvme_qp_view(qp, NULL, &dq), 0);
+	assert_int_equal(gpunvme_queue_view(qp, NULL, &dq), 0);
 	assert_int_equal(gnv_gpu_read(by, &dq, &dbuf, lba, 1, &answer), 0);
 	assert_int_equal(answer, 0);
 	memcpy(seen, (const void *)(uintptr_t)dbuf.base, sizeof(seen)); /* addresses of the mock's lanes are the process's */
@@ -48,11 +48,11 @@ static void read_block(struct gpunvme_gpu *by, struct gpunvme_qp *qp, struct gpu
 	assert_int_equal(seen[511], pattern(lba));
 }
 
-static bool sees_queue(unsigned n, struct gpunvme_qp *qp)
+static bool sees_queue(unsigned n, struct gpunvme_queue *qp)
 {
 	struct gpunvme_dq dq;
 
-	assert_int_equal(gpunvme_qp_view(qp, NULL, &dq), 0);
+	assert_int_equal(gpunvme_queue_view(qp, NULL, &dq), 0);
 	return sees(n, (const void *)(uintptr_t)dq.sq) && sees(n, (const void *)(uintptr_t)dq.cq) &&
 	       sees(n, (const void *)(uintptr_t)dq.stop) && sees(n, (const void *)(uintptr_t)(dq.sq_db & ~4095ull));
 }
@@ -60,18 +60,18 @@ static bool sees_queue(unsigned n, struct gpunvme_qp *qp)
 /* Rings of both lie in one chunk of memory: the second GPU must see it as well, and still when the first one goes. */
 static void test_queues(void **state)
 {
-	struct gpunvme_qp *qp[2];
+	struct gpunvme_queue *qp[2];
 	struct gpunvme_mem *mem;
 	struct gpunvme_dbuf dbuf;
 	unsigned i;
 
 	(void)state;
 	for (i = 0; i < 2; i++) {
-		assert_int_equal(gpunvme_qp_create(dev, gpu[i], NULL, &qp[i]), 0);
+		assert_int_equal(gpunvme_queue_create(dev, gpu[i], NULL, &qp[i]), 0);
 		assert_true(sees_queue(i, qp[i]));
 	}
 	assert_true(sees_queue(0, qp[0]));
-	gpunvme_qp_destroy(qp[0]);
+	gpunvme_queue_destroy(qp[0]);
 	gpunvme_gpu_close(gpu[0]);
 	gpu[0] = NULL;
 	assert_true(sees_queue(1, qp[1]));
@@ -80,7 +80,7 @@ static void test_queues(void **state)
 	assert_int_equal(gpunvme_mem_dbuf(mem, dev, &dbuf), 0);
 	read_block(gpu[1], qp[1], dbuf, FIRST);
 	gpunvme_mem_free(mem);
-	gpunvme_qp_destroy(qp[1]);
+	gpunvme_queue_destroy(qp[1]);
 }
 
 /* Memory that is locked for each GPU; the default is the runtime's own, to which GPUs are given access. */
@@ -90,7 +90,7 @@ static const struct gpunvme_mem_opts locked = { sizeof(locked), GPUNVME_MEM_SHAR
 static void test_buffer(void **state)
 {
 	struct gpunvme_dbuf dbuf[2], again;
-	struct gpunvme_qp *qp[2];
+	struct gpunvme_queue *qp[2];
 	struct gpunvme_mem *mem;
 	struct gpunvme_gpu *cpu;
 	int locks;
@@ -115,7 +115,7 @@ static void test_buffer(void **state)
 	for (i = 0; i < 2; i++) {
 		assert_true(sees(i, (const void *)(uintptr_t)dbuf[i].base));
 		assert_int_equal(dbuf[i].iova, dbuf[0].iova);
-		assert_int_equal(gpunvme_qp_create(dev, gpu[i], NULL, &qp[i]), 0);
+		assert_int_equal(gpunvme_queue_create(dev, gpu[i], NULL, &qp[i]), 0);
 		read_block(gpu[i], qp[i], dbuf[i], FIRST + i);
 		assert_int_equal(*(unsigned char *)gpunvme_mem_ptr(mem), pattern(FIRST + i));
 	}
@@ -125,8 +125,8 @@ static void test_buffer(void **state)
 	assert_int_equal(gpunvme_mem_map(mem, dev), 0);
 	assert_int_equal(gpunvme_mem_dbuf_for(mem, dev, gpu[1], &again), 0);
 	gpunvme_gpu_close(cpu);
-	gpunvme_qp_destroy(qp[0]);
-	gpunvme_qp_destroy(qp[1]);
+	gpunvme_queue_destroy(qp[0]);
+	gpunvme_queue_destroy(qp[1]);
 	gpunvme_mem_free(mem); /* unmaps, also from the guest */
 }
 
@@ -135,7 +135,7 @@ static void test_own_buffer(void **state)
 {
 	struct gpunvme_dbuf dbuf[2];
 	struct gpunvme_mem *mem;
-	struct gpunvme_qp *qp;
+	struct gpunvme_queue *qp;
 	const int locks = counts->locks;
 	unsigned i;
 
@@ -147,10 +147,10 @@ static void test_own_buffer(void **state)
 	assert_int_equal(counts->locks, locks);
 	for (i = 0; i < 2; i++) {
 		assert_true(sees(i, (const void *)(uintptr_t)dbuf[i].base));
-		assert_int_equal(gpunvme_qp_create(dev, gpu[i], NULL, &qp), 0);
+		assert_int_equal(gpunvme_queue_create(dev, gpu[i], NULL, &qp), 0);
 		read_block(gpu[i], qp, dbuf[i], FIRST + i);
 		assert_int_equal(*(unsigned char *)gpunvme_mem_ptr(mem), pattern(FIRST + i));
-		gpunvme_qp_destroy(qp);
+		gpunvme_queue_destroy(qp);
 	}
 	assert_int_equal(gpunvme_mem_free(mem), 0);
 }
@@ -159,10 +159,10 @@ static void test_own_buffer(void **state)
 static void test_refusals(void **state)
 {
 	const struct gpunvme_mem_opts vram = { sizeof(vram), GPUNVME_MEM_VRAM, 0 };
-	const struct gpunvme_qp_opts local = { sizeof(local), GPUNVME_QP_VRAM, 16, 0, 0 };
+	const struct gpunvme_queue_opts local = { sizeof(local), GPUNVME_QUEUE_VRAM, 16, 0, 0, 0, 0 };
 	struct gpunvme_mem *mem, *host;
 	struct gpunvme_dbuf dbuf;
-	struct gpunvme_qp *qp;
+	struct gpunvme_queue *qp;
 
 	(void)state;
 	assert_int_equal(gpunvme_mem_alloc(gpu[0], LEN, &vram, &mem), 0);
@@ -175,14 +175,14 @@ static void test_refusals(void **state)
 	dev->nvme.port->remote = true; /* threads would keep the order wherever queues and data lie */
 	assert_int_equal(gpunvme_mem_alloc(gpu[0], LEN, &locked, &host), 0);
 	assert_int_equal(gpunvme_mem_map(host, dev), 0);
-	assert_int_equal(gpunvme_qp_create(dev, gpu[1], &local, &qp), 0);
+	assert_int_equal(gpunvme_queue_create(dev, gpu[1], &local, &qp), 0);
 	assert_int_equal(gpunvme_mem_dbuf_for(host, dev, gpu[1], &dbuf), -EXDEV);
-	gpunvme_qp_destroy(qp);
+	gpunvme_queue_destroy(qp);
 	pretend("STANDIN_FAIL", "amd_memory_lock_to_pool:1:1008");
 	assert_int_equal(gpunvme_mem_dbuf_for(host, dev, gpu[1], &dbuf), -ENOMEM);
 	unsetenv("STANDIN_FAIL");
-	assert_int_equal(gpunvme_qp_create(dev, gpu[1], &local, &qp), 0); /* the place was given back */
-	gpunvme_qp_destroy(qp);
+	assert_int_equal(gpunvme_queue_create(dev, gpu[1], &local, &qp), 0); /* the place was given back */
+	gpunvme_queue_destroy(qp);
 	assert_int_equal(gpunvme_mem_dbuf_for(host, dev, gpu[1], &dbuf), 0);
 	assert_int_equal(gpunvme_mem_dbuf_for(NULL, dev, gpu[1], &dbuf), -EINVAL);
 	assert_int_equal(gpunvme_mem_dbuf_for(host, dev, NULL, &dbuf), -EINVAL);
@@ -195,9 +195,9 @@ static void test_refusals(void **state)
 static void test_doorbells(void **state)
 {
 	static const struct gnv_mem_ops far = { "bar", NULL, gnv_mem_attach_foreign, gnv_mem_detach_foreign };
-	const struct gpunvme_qp_opts untested = { sizeof(untested), GPUNVME_QP_NO_SELFTEST, 16, 0, 0 };
+	const struct gpunvme_queue_opts untested = { sizeof(untested), GPUNVME_QUEUE_NO_SELFTEST, 16, 0, 0, 0, 0 };
 	const struct gnv_mem_ops *near = dev->nvme.port->bar0->ops;
-	struct gpunvme_qp *qp[3];
+	struct gpunvme_queue *qp[3];
 	int *importers = played_symbol("standin_importers"), before[2], fd = memfd_create("bar0", MFD_CLOEXEC);
 	unsigned i;
 
@@ -209,14 +209,14 @@ static void test_doorbells(void **state)
 	dev->nvme.port->bar0->ops = &far;
 	dev->nvme.port->bar0->dmabuf = fd;
 	for (i = 0; i < 3; i++)
-		assert_int_equal(gpunvme_qp_create(dev, gpu[i > 1], &untested, &qp[i]), 0);
+		assert_int_equal(gpunvme_queue_create(dev, gpu[i > 1], &untested, &qp[i]), 0);
 	assert_int_equal(importers[0] - before[0], 1);
 	assert_int_equal(importers[1] - before[1], 1);
-	gpunvme_qp_destroy(qp[0]);
+	gpunvme_queue_destroy(qp[0]);
 	assert_int_equal(counts->imports, 2);
-	gpunvme_qp_destroy(qp[1]);
+	gpunvme_queue_destroy(qp[1]);
 	assert_int_equal(counts->imports, 1);
-	gpunvme_qp_destroy(qp[2]);
+	gpunvme_queue_destroy(qp[2]);
 	assert_int_equal(counts->imports, 0);
 	dev->nvme.port->bar0->ops = near;
 	dev->nvme.port->bar0->dmabuf = -1;

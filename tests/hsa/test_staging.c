@@ -23,7 +23,7 @@ static void keep_log(void *ctx, enum gpunvme_log_level level, const char *text)
 static struct world {
 	struct gpunvme_dev *dev;
 	struct gpunvme_gpu *gpu;
-	struct gpunvme_qp *qp;
+	struct gpunvme_queue *qp;
 	struct gpunvme_mem *vram, *host;
 	struct gpunvme_dbuf dbuf, host_dbuf;
 	struct gpunvme_dq dq;
@@ -51,8 +51,8 @@ static void begin(void)
 	assert_non_null(hdp);
 	assert_int_equal(gpunvme_gpu_open("hsa:0", &gpu_opts, &w.gpu), 0);
 	assert_int_equal(gpunvme_dev_open(uri, &opts, &w.dev), 0);
-	assert_int_equal(gpunvme_qp_create(w.dev, w.gpu, NULL, &w.qp), 0);
-	assert_int_equal(gpunvme_qp_view(w.qp, &view, &w.dq), 0);
+	assert_int_equal(gpunvme_queue_create(w.dev, w.gpu, NULL, &w.qp), 0);
+	assert_int_equal(gpunvme_queue_view(w.qp, &view, &w.dq), 0);
 	share(&w.vram, GPUNVME_MEM_VRAM, &w.dbuf);
 	share(&w.host, GPUNVME_MEM_HOST, &w.host_dbuf);
 }
@@ -61,7 +61,7 @@ static void end(void)
 {
 	gpunvme_mem_free(w.vram);
 	gpunvme_mem_free(w.host);
-	gpunvme_qp_destroy(w.qp);
+	gpunvme_queue_destroy(w.qp);
 	gpunvme_dev_close(w.dev);
 	gpunvme_gpu_close(w.gpu);
 	nothing_left();

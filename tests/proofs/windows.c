@@ -9,7 +9,7 @@
 
 #include "util/checked.h"
 
-/* A view as gpunvme_qp_view() makes them. */
+/* A view as gpunvme_queue_view() makes them. */
 static struct gpunvme_dq any_view(void)
 {
 	struct gpunvme_dq dq;

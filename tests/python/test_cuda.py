@@ -602,7 +602,7 @@ def dies(image, waits):
             call()
         except gpunvme.Error as error:
             said.append(str(error))
-    return said + ["the queue remains" if drive._qp else "the queue was destroyed"]
+    return said + ["the queue remains" if drive._io else "the queue was destroyed"]
 
 
 @pytest.mark.parametrize("waits", [3, 0])

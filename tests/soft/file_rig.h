@@ -12,7 +12,7 @@
 struct rig {
 	struct gpunvme_dev *dev;
 	struct gpunvme_gpu *gpu;
-	struct gpunvme_qp *qp;
+	struct gpunvme_queue *qp;
 	struct gpunvme_mem *mem;
 	struct gpunvme_dq dq;
 	struct gpunvme_dbuf dbuf;
@@ -31,8 +31,8 @@ static inline void rig_open(struct rig *r, const char *lanes, uint32_t lba, uint
 	assert_int_equal(gpunvme_gpu_open(lanes, NULL, &r->gpu), 0);
 	assert_int_equal(gpunvme_gpu_get_info(r->gpu, &info), 0);
 	r->width = info.width;
-	assert_int_equal(gpunvme_qp_create(r->dev, r->gpu, NULL, &r->qp), 0);
-	assert_int_equal(gpunvme_qp_view(r->qp, &view, &r->dq), 0);
+	assert_int_equal(gpunvme_queue_create(r->dev, r->gpu, NULL, &r->qp), 0);
+	assert_int_equal(gpunvme_queue_view(r->qp, &view, &r->dq), 0);
 	assert_int_equal(gpunvme_mem_alloc(r->gpu, RIG_BYTES, NULL, &r->mem), 0);
 	assert_int_equal(gpunvme_mem_map(r->mem, r->dev), 0);
 	assert_int_equal(gpunvme_mem_dbuf(r->mem, r->dev, &r->dbuf), 0);
@@ -40,7 +40,7 @@ static inline void rig_open(struct rig *r, const char *lanes, uint32_t lba, uint
 
 static inline void rig_close(struct rig *r)
 {
-	assert_int_equal(gpunvme_qp_destroy(r->qp), 0);
+	assert_int_equal(gpunvme_queue_destroy(r->qp), 0);
 	assert_int_equal(gpunvme_mem_free(r->mem), 0);
 	gpunvme_gpu_close(r->gpu);
 	assert_int_equal(gpunvme_dev_close(r->dev), 0);

@@ -6,14 +6,14 @@
 #include <gpunvme/gpunvme.h>
 
 /* Commands that lanes gave to them so far. */
-static inline uint64_t submitted(struct gpunvme_qp *const *qp, unsigned queues)
+static inline uint64_t submitted(struct gpunvme_queue *const *qp, unsigned queues)
 {
-	struct gpunvme_qp_info info = { .size = sizeof(info) };
+	struct gpunvme_queue_info info = { .size = sizeof(info) };
 	uint64_t sum = 0;
 	unsigned i;
 
 	for (i = 0; i < queues; i++) {
-		assert_int_equal(gpunvme_qp_get_info(qp[i], &info), 0);
+		assert_int_equal(gpunvme_queue_get_info(qp[i], &info), 0);
 		sum += info.submitted;
 	}
 	return sum;

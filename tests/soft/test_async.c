@@ -81,7 +81,7 @@ static void is_told(enum gpunvme_event_type type, uint32_t detail)
 	assert_int_equal(event.type, type);
 	assert_int_equal(event.detail, detail);
 	assert_int_equal(event.missed, 0);
-	assert_null(event.qp);
+	assert_null(event.queue);
 	assert_null(event.mem);
 }
 

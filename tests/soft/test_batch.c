@@ -29,7 +29,7 @@
 static struct {
 	struct gpunvme_dev *dev;
 	struct gpunvme_gpu *gpu;
-	struct gpunvme_qp *qp[QUEUES];
+	struct gpunvme_queue *qp[QUEUES];
 	struct gpunvme_dq dq[QUEUES];
 	struct gpunvme_mem *mem;
 	struct gpunvme_dbuf dbuf;
@@ -49,7 +49,7 @@ static int set_up(void **state)
 
 static void begin(const char *lanes, const char *keys, uint32_t timeout_ms, uint32_t flags)
 {
-	const struct gpunvme_qp_opts opts = { sizeof(opts), GPUNVME_QP_STATS, 0, timeout_ms, 0 };
+	const struct gpunvme_queue_opts opts = { sizeof(opts), GPUNVME_QUEUE_STATS, 0, timeout_ms, 0, 0, 0 };
 	const char *gpu = getenv("GPUNVME_TEST_GPU");
 	struct gpunvme_view view = GPUNVME_VIEW_INIT;
 	char uri[512];
@@ -61,8 +61,8 @@ static void begin(const char *lanes, const char *keys, uint32_t timeout_ms, uint
 	assert_int_equal(gpunvme_dev_open(uri, NULL, &t.dev), 0);
 	assert_int_equal(gpunvme_gpu_open(gpu ? gpu : lanes, NULL, &t.gpu), 0);
 	for (i = 0; i < QUEUES; i++) {
-		assert_int_equal(gpunvme_qp_create(t.dev, t.gpu, &opts, &t.qp[i]), 0);
-		assert_int_equal(gpunvme_qp_view(t.qp[i], &view, &t.dq[i]), 0);
+		assert_int_equal(gpunvme_queue_create(t.dev, t.gpu, &opts, &t.qp[i]), 0);
+		assert_int_equal(gpunvme_queue_view(t.qp[i], &view, &t.dq[i]), 0);
 	}
 	assert_int_equal(gpunvme_mem_alloc(t.gpu, BUFFER, NULL, &t.mem), 0);
 	assert_int_equal(gpunvme_mem_map(t.mem, t.dev), 0);
@@ -76,7 +76,7 @@ static void end(void)
 	uint32_t i;
 
 	for (i = 0; i < QUEUES; i++)
-		gpunvme_qp_destroy(t.qp[i]);
+		gpunvme_queue_destroy(t.qp[i]);
 	while (gpunvme_mem_free(t.mem) == -EBUSY && t.dev) {
 		gpunvme_dev_close(t.dev);
 		t.dev = NULL;

@@ -30,7 +30,7 @@
 
 static struct gpunvme_dev *dev;
 static struct gpunvme_gpu *gpu;
-static struct gpunvme_qp *qp;
+static struct gpunvme_queue *qp;
 static struct gpunvme_dq dq;
 static char *memory;
 
@@ -72,8 +72,8 @@ static int begin(void **state)
 	snprintf(uri, sizeof(uri), "soft:%s", image_path("disk.img"));
 	assert_int_equal(gpunvme_dev_open(uri, NULL, &dev), 0);
 	assert_int_equal(gpunvme_gpu_open("cpu", NULL, &gpu), 0);
-	assert_int_equal(gpunvme_qp_create(dev, gpu, NULL, &qp), 0);
-	assert_int_equal(gpunvme_qp_view(qp, NULL, &dq), 0);
+	assert_int_equal(gpunvme_queue_create(dev, gpu, NULL, &qp), 0);
+	assert_int_equal(gpunvme_queue_view(qp, NULL, &dq), 0);
 	memory = map_pages(NULL);
 	return 0;
 }
@@ -348,16 +348,16 @@ static void test_close_beside_put(void **state)
 static void test_still_writing(void **state)
 {
 	static const struct gnv_soft_fault fault = { stall, NULL }, none = { NULL, NULL };
-	struct gpunvme_qp_opts opts = GPUNVME_QP_OPTS_INIT;
+	struct gpunvme_queue_opts opts = GPUNVME_QUEUE_OPTS_INIT;
 	struct gpunvme_mem_use a = get(memory, PAGE, 0), b = get(memory + 4 * PAGE, PAGE, GPUNVME_GET_KEEP);
-	struct gpunvme_qp *slow;
+	struct gpunvme_queue *slow;
 	struct gpunvme_dq view;
 
 	(void)state;
 	opts.cmd_timeout_ms = 30;
-	opts.flags = GPUNVME_QP_NO_SELFTEST;
-	assert_int_equal(gpunvme_qp_create(dev, gpu, &opts, &slow), 0);
-	assert_int_equal(gpunvme_qp_view(slow, NULL, &view), 0);
+	opts.flags = GPUNVME_QUEUE_NO_SELFTEST;
+	assert_int_equal(gpunvme_queue_create(dev, gpu, &opts, &slow), 0);
+	assert_int_equal(gpunvme_queue_view(slow, NULL, &view), 0);
 	gnv_soft_set_fault(gnv_dev_soft(dev), &fault);
 	assert_int_equal(gpunvme_read(&view, &a.dbuf, a.offset, 3ull << view.lba_shift, 1ull << view.lba_shift),
 			 -GPUNVME_ETIMEDOUT);
@@ -368,7 +368,7 @@ static void test_still_writing(void **state)
 	put(&b); /* stays mapped anyway */
 	assert_int_equal(gpunvme_mem_cache_forget(dev, NULL, 0), -EBUSY);
 	assert_int_equal(info().entries, 0);
-	while (gpunvme_qp_destroy(slow) == -EBUSY)
+	while (gpunvme_queue_destroy(slow) == -EBUSY)
 		usleep(10000);
 	put(&a);
 	assert_int_equal(gpunvme_mem_cache_forget(dev, NULL, 0), 0);

@@ -142,12 +142,12 @@ static void ranges_are_checked_whole(struct gpunvme_gpu *gpu, const struct gpunv
 }
 
 /* The kernel checks the whole range, too. Otherwise all lanes but the first send commands. */
-static void the_kernel_checks_the_whole_range(struct gpunvme_gpu *gpu, struct gpunvme_qp *qp, const struct gpunvme_dq *dq,
+static void the_kernel_checks_the_whole_range(struct gpunvme_gpu *gpu, struct gpunvme_queue *qp, const struct gpunvme_dq *dq,
 					      const struct gpunvme_dbuf *dbuf)
 {
 	struct gnv_gpu_ops wraps = *gpu->ops;
 	struct gpunvme_copy copy = GPUNVME_COPY_INIT;
-	struct gpunvme_qp_info before = { .size = sizeof(before) }, after = before;
+	struct gpunvme_queue_info before = { .size = sizeof(before) }, after = before;
 	int ret;
 
 	works = gpu->ops;
@@ -156,12 +156,12 @@ static void the_kernel_checks_the_whole_range(struct gpunvme_gpu *gpu, struct gp
 	copy.nblocks = BYTES / BLOCK;
 	copy.lanes = 8;
 	copy.step = 16;
-	assert_int_equal(gpunvme_qp_get_info(qp, &before), 0);
+	assert_int_equal(gpunvme_queue_get_info(qp, &before), 0);
 	gpu->ops = &wraps;
 	ret = gpunvme_run_copy(gpu, dq, 1, dbuf, &copy);
 	gpu->ops = works;
 	assert_int_equal(ret, -ERANGE);
-	assert_int_equal(gpunvme_qp_get_info(qp, &after), 0);
+	assert_int_equal(gpunvme_queue_get_info(qp, &after), 0);
 	assert_int_equal(after.submitted, before.submitted);
 }
 
@@ -186,7 +186,7 @@ static void copies_on(const char *spec)
 {
 	struct gpunvme_view view = { sizeof(view), GPUNVME_VIEW_WRITE, 0, 0, 0 };
 	struct gpunvme_dbuf dbuf;
-	struct gpunvme_qp *qp[2];
+	struct gpunvme_queue *qp[2];
 	struct gpunvme_mem *mem;
 	struct gpunvme_gpu *gpu;
 	struct gpunvme_dev *dev;
@@ -198,8 +198,8 @@ static void copies_on(const char *spec)
 	assert_int_equal(gpunvme_dev_open(uri, NULL, &dev), 0);
 	assert_int_equal(gpunvme_gpu_open(spec, NULL, &gpu), 0);
 	for (k = 0; k < 2; k++) {
-		assert_int_equal(gpunvme_qp_create(dev, gpu, NULL, &qp[k]), 0);
-		assert_int_equal(gpunvme_qp_view(qp[k], &view, &dq[k]), 0);
+		assert_int_equal(gpunvme_queue_create(dev, gpu, NULL, &qp[k]), 0);
+		assert_int_equal(gpunvme_queue_view(qp[k], &view, &dq[k]), 0);
 	}
 	assert_int_equal(gpunvme_mem_alloc(gpu, BYTES, NULL, &mem), 0);
 	assert_int_equal(gpunvme_mem_map(mem, dev), 0);
@@ -208,8 +208,8 @@ static void copies_on(const char *spec)
 	ranges_are_checked_whole(gpu, dq, mem, &dbuf);
 	the_kernel_checks_the_whole_range(gpu, qp[0], dq, &dbuf);
 	status_of_a_command(gpu, dq, &dbuf);
-	gpunvme_qp_destroy(qp[0]);
-	gpunvme_qp_destroy(qp[1]);
+	gpunvme_queue_destroy(qp[0]);
+	gpunvme_queue_destroy(qp[1]);
 	gpunvme_mem_free(mem);
 	gpunvme_gpu_close(gpu);
 	gpunvme_dev_close(dev);
@@ -247,10 +247,10 @@ static enum gnv_soft_verdict count_forced(void *ctx, uint16_t sqid, const struct
 static void whole_writes_stay_one_command_and_forced_ones_say_so(void **state)
 {
 	struct gpunvme_view view = { sizeof(view), GPUNVME_VIEW_WRITE, 0, 0, 0 };
-	struct gpunvme_qp_info before = { .size = sizeof(before) }, after = before;
+	struct gpunvme_queue_info before = { .size = sizeof(before) }, after = before;
 	struct gpunvme_copy copy = GPUNVME_COPY_INIT;
 	struct gpunvme_dbuf dbuf;
-	struct gpunvme_qp *qp;
+	struct gpunvme_queue *qp;
 	struct gpunvme_mem *mem;
 	struct gpunvme_gpu *gpu;
 	struct gpunvme_dev *dev;
@@ -263,21 +263,21 @@ static void whole_writes_stay_one_command_and_forced_ones_say_so(void **state)
 	snprintf(uri, sizeof(uri), "soft:%s?lba=512", image_path("disk.img"));
 	assert_int_equal(gpunvme_dev_open(uri, NULL, &dev), 0);
 	assert_int_equal(gpunvme_gpu_open("cpu", NULL, &gpu), 0);
-	assert_int_equal(gpunvme_qp_create(dev, gpu, NULL, &qp), 0);
-	assert_int_equal(gpunvme_qp_view(qp, &view, &dq), 0);
+	assert_int_equal(gpunvme_queue_create(dev, gpu, NULL, &qp), 0);
+	assert_int_equal(gpunvme_queue_view(qp, &view, &dq), 0);
 	assert_int_equal(gpunvme_mem_alloc(gpu, BYTES, NULL, &mem), 0);
 	assert_int_equal(gpunvme_mem_map(mem, dev), 0);
 	assert_int_equal(gpunvme_mem_dbuf(mem, dev, &dbuf), 0);
 	dq.atomic = 1024; /* 512 KiB */
 	copy.flags = GPUNVME_COPY_WRITE;
 	copy.nblocks = 1024;
-	assert_int_equal(gpunvme_qp_get_info(qp, &before), 0);
+	assert_int_equal(gpunvme_queue_get_info(qp, &before), 0);
 	assert_int_equal(gpunvme_run_copy(gpu, &dq, 1, &dbuf, &copy), 0);
-	assert_int_equal(gpunvme_qp_get_info(qp, &after), 0);
+	assert_int_equal(gpunvme_queue_get_info(qp, &after), 0);
 	assert_int_equal(after.submitted - before.submitted, 1);
 	copy.nblocks++;
 	assert_int_equal(gpunvme_run_copy(gpu, &dq, 1, &dbuf, &copy), 0);
-	assert_int_equal(gpunvme_qp_get_info(qp, &before), 0);
+	assert_int_equal(gpunvme_queue_get_info(qp, &before), 0);
 	assert_int_equal(before.submitted - after.submitted, 3);
 	gnv_soft_set_fault(gnv_dev_soft(dev), &fault);
 	assert_int_equal(gpunvme_run_copy(gpu, &dq, 1, &dbuf, &copy), 0);
@@ -288,7 +288,7 @@ static void whole_writes_stay_one_command_and_forced_ones_say_so(void **state)
 	assert_int_equal(__atomic_load_n(&seen.forced, __ATOMIC_RELAXED), 3);
 	copy.flags = GPUNVME_COPY_FUA;
 	assert_int_equal(gpunvme_run_copy(gpu, &dq, 1, &dbuf, &copy), -EINVAL);
-	gpunvme_qp_destroy(qp);
+	gpunvme_queue_destroy(qp);
 	gpunvme_mem_free(mem);
 	gpunvme_gpu_close(gpu);
 	gpunvme_dev_close(dev);

@@ -15,14 +15,14 @@
 #include "dev/dev.h"
 #include "soft/soft.h"
 
-#define ALL (GPUNVME_QP_STATS | GPUNVME_QP_LATENCY)
+#define ALL (GPUNVME_QUEUE_STATS | GPUNVME_QUEUE_LATENCY)
 #define READS 300u /* of each lane */
 #define LATE_US 30000u
 
 struct stage {
 	struct gpunvme_dev *dev;
 	struct gpunvme_gpu *gpu;
-	struct gpunvme_qp *qp;
+	struct gpunvme_queue *qp;
 	struct gpunvme_mem *mem;
 	struct gpunvme_dbuf dbuf;
 	struct gpunvme_dq dq;
@@ -37,7 +37,7 @@ static int make_image(void **state)
 
 static void open_stage(struct stage *s, const char *lanes, uint32_t flags, const struct gnv_soft_fault *fault)
 {
-	struct gpunvme_qp_opts opts = GPUNVME_QP_OPTS_INIT;
+	struct gpunvme_queue_opts opts = GPUNVME_QUEUE_OPTS_INIT;
 	char uri[512];
 
 	memset(s, 0, sizeof(*s));
@@ -46,10 +46,10 @@ static void open_stage(struct stage *s, const char *lanes, uint32_t flags, const
 	assert_int_equal(gpunvme_gpu_open(lanes, NULL, &s->gpu), 0);
 	if (fault)
 		gnv_soft_set_fault(gnv_dev_soft(s->dev), fault);
-	opts.flags = flags | (fault ? GPUNVME_QP_NO_SELFTEST : 0);
+	opts.flags = flags | (fault ? GPUNVME_QUEUE_NO_SELFTEST : 0);
 	opts.depth = 16;
-	assert_int_equal(gpunvme_qp_create(s->dev, s->gpu, &opts, &s->qp), 0);
-	assert_int_equal(gpunvme_qp_view(s->qp, NULL, &s->dq), 0);
+	assert_int_equal(gpunvme_queue_create(s->dev, s->gpu, &opts, &s->qp), 0);
+	assert_int_equal(gpunvme_queue_view(s->qp, NULL, &s->dq), 0);
 	assert_int_equal(gpunvme_mem_alloc(s->gpu, 64 * 512, NULL, &s->mem), 0);
 	assert_int_equal(gpunvme_mem_map(s->mem, s->dev), 0);
 	assert_int_equal(gpunvme_mem_dbuf(s->mem, s->dev, &s->dbuf), 0);
@@ -59,7 +59,7 @@ static void close_stage(struct stage *s)
 {
 	assert_int_equal(gpunvme_mem_unmap(s->mem, s->dev), 0);
 	gpunvme_mem_free(s->mem);
-	gpunvme_qp_destroy(s->qp);
+	gpunvme_queue_destroy(s->qp);
 	gpunvme_gpu_close(s->gpu);
 	gpunvme_dev_close(s->dev);
 }
@@ -75,7 +75,7 @@ static void kernel(void *arg)
 			__atomic_fetch_add(&s->failed, 1, __ATOMIC_RELAXED);
 }
 
-static uint64_t sum(const struct gpunvme_qp_latency *latency)
+static uint64_t sum(const struct gpunvme_queue_latency *latency)
 {
 	uint64_t all = 0;
 	uint32_t i;
@@ -85,19 +85,19 @@ static uint64_t sum(const struct gpunvme_qp_latency *latency)
 	return all;
 }
 
-static struct gpunvme_qp_latency latency_of(const struct stage *s)
+static struct gpunvme_queue_latency latency_of(const struct stage *s)
 {
-	struct gpunvme_qp_latency latency = { .size = sizeof(latency) };
+	struct gpunvme_queue_latency latency = { .size = sizeof(latency) };
 
-	assert_int_equal(gpunvme_qp_get_latency(s->qp, &latency), 0);
+	assert_int_equal(gpunvme_queue_get_latency(s->qp, &latency), 0);
 	return latency;
 }
 
-static struct gpunvme_qp_info info_of(const struct stage *s)
+static struct gpunvme_queue_info info_of(const struct stage *s)
 {
-	struct gpunvme_qp_info info = { .size = sizeof(info) };
+	struct gpunvme_queue_info info = { .size = sizeof(info) };
 
-	assert_int_equal(gpunvme_qp_get_info(s->qp, &info), 0);
+	assert_int_equal(gpunvme_queue_get_info(s->qp, &info), 0);
 	return info;
 }
 
@@ -113,8 +113,8 @@ static enum gnv_soft_verdict fail_fifth(void *ctx, uint16_t sqid, const struct g
 static void every_command_is_counted(const char *lanes, uint32_t width, const struct gnv_soft_fault *fault)
 {
 	const uint32_t count = 8;
-	struct gpunvme_qp_latency latency;
-	struct gpunvme_qp_info info;
+	struct gpunvme_queue_latency latency;
+	struct gpunvme_queue_info info;
 	struct stage s;
 
 	open_stage(&s, lanes, ALL, fault);
@@ -155,12 +155,12 @@ static enum gnv_soft_verdict delay_tenth(void *ctx, uint16_t sqid, const struct 
 static void late_commands_show(void **state)
 {
 	struct gnv_soft_fault fault = { delay_tenth, NULL };
-	struct gpunvme_qp_latency latency;
+	struct gpunvme_queue_latency latency;
 	uint64_t longest, start;
 	struct stage s;
 
 	(void)state;
-	open_stage(&s, "cpu", GPUNVME_QP_LATENCY, &fault);
+	open_stage(&s, "cpu", GPUNVME_QUEUE_LATENCY, &fault);
 	start = gnvd_clock();
 	assert_int_equal(gpunvme_cpu_launch(1, 1, kernel, &s), 0);
 	longest = gnvd_clock() - start;
@@ -176,13 +176,13 @@ static void late_commands_show(void **state)
 /* Counts only grow, and no command is timed that was not submitted. */
 static void *watch(void *arg)
 {
-	struct gpunvme_qp_info info = { .size = sizeof(info) }, before = info;
-	struct gpunvme_qp_latency latency = { .size = sizeof(latency) }, last = latency;
+	struct gpunvme_queue_info info = { .size = sizeof(info) }, before = info;
+	struct gpunvme_queue_latency latency = { .size = sizeof(latency) }, last = latency;
 	struct stage *s = arg;
 	uint32_t i;
 
 	for (; !__atomic_load_n(&s->over, __ATOMIC_ACQUIRE); s->looks++) {
-		s->odd += gpunvme_qp_get_latency(s->qp, &latency) || gpunvme_qp_get_info(s->qp, &info);
+		s->odd += gpunvme_queue_get_latency(s->qp, &latency) || gpunvme_queue_get_info(s->qp, &info);
 		for (i = 0; i < GPUNVME_LATENCY_BUCKETS; i++)
 			s->odd += latency.bucket[i] < last.bucket[i];
 		s->odd += sum(&latency) > info.submitted;
@@ -195,7 +195,7 @@ static void *watch(void *arg)
 
 static void the_host_reads_while_lanes_run(void **state)
 {
-	struct gpunvme_qp_latency latency;
+	struct gpunvme_queue_latency latency;
 	pthread_t thread;
 	struct stage s;
 
@@ -214,34 +214,34 @@ static void the_host_reads_while_lanes_run(void **state)
 
 static void a_queue_without_latencies_says_so(void **state)
 {
-	struct gpunvme_qp_latency latency = { .size = sizeof(latency) };
+	struct gpunvme_queue_latency latency = { .size = sizeof(latency) };
 	struct stage s;
 
 	(void)state;
-	open_stage(&s, "cpu", GPUNVME_QP_STATS, NULL);
-	assert_int_equal(gpunvme_qp_get_latency(s.qp, &latency), -EOPNOTSUPP);
-	assert_non_null(strstr(gpunvme_errmsg(), "GPUNVME_QP_LATENCY"));
-	assert_int_equal(gpunvme_qp_get_latency(NULL, &latency), -EINVAL);
+	open_stage(&s, "cpu", GPUNVME_QUEUE_STATS, NULL);
+	assert_int_equal(gpunvme_queue_get_latency(s.qp, &latency), -EOPNOTSUPP);
+	assert_non_null(strstr(gpunvme_errmsg(), "GPUNVME_QUEUE_LATENCY"));
+	assert_int_equal(gpunvme_queue_get_latency(NULL, &latency), -EINVAL);
 	close_stage(&s);
-	open_stage(&s, "cpu", GPUNVME_QP_LATENCY, NULL);
+	open_stage(&s, "cpu", GPUNVME_QUEUE_LATENCY, NULL);
 	latency.size--;
-	assert_int_equal(gpunvme_qp_get_latency(s.qp, &latency), -EINVAL);
-	assert_int_equal(gpunvme_qp_get_latency(s.qp, NULL), -EINVAL);
+	assert_int_equal(gpunvme_queue_get_latency(s.qp, &latency), -EINVAL);
+	assert_int_equal(gpunvme_queue_get_latency(s.qp, NULL), -EINVAL);
 	close_stage(&s);
 }
 
 static void recovery_starts_to_count_anew(void **state)
 {
-	struct gpunvme_qp_latency latency;
+	struct gpunvme_queue_latency latency;
 	struct stage s;
 
 	(void)state;
 	open_stage(&s, "cpu", ALL, NULL);
 	assert_int_equal(gpunvme_cpu_launch(1, 1, kernel, &s), 0);
-	assert_int_equal(gpunvme_qp_recover(s.qp), 0);
+	assert_int_equal(gpunvme_queue_recover(s.qp), 0);
 	latency = latency_of(&s);
 	assert_int_equal(sum(&latency), 0);
-	assert_int_equal(gpunvme_qp_view(s.qp, NULL, &s.dq), 0);
+	assert_int_equal(gpunvme_queue_view(s.qp, NULL, &s.dq), 0);
 	assert_int_equal(gpunvme_cpu_launch(1, 1, kernel, &s), 0);
 	latency = latency_of(&s);
 	assert_int_equal(sum(&latency), READS);
@@ -251,7 +251,7 @@ static void recovery_starts_to_count_anew(void **state)
 /* By hand: 10 commands of 5 ticks, 80 of 96 to 103, 10 of 960 to 1023. */
 static void shares_are_ends_of_buckets(void **state)
 {
-	struct gpunvme_qp_latency latency = { .size = sizeof(latency), .ticks_per_ms = 1000000 };
+	struct gpunvme_queue_latency latency = { .size = sizeof(latency), .ticks_per_ms = 1000000 };
 
 	(void)state;
 	assert_int_equal(gpunvme_latency_ns(NULL, 500000), 0);

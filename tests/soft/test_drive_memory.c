@@ -21,7 +21,7 @@
 #include "common/good.h"
 #include "common/image.h"
 #include "dev/dev.h"
-#include "queue/qp.h"
+#include "queue/queue.h"
 #include "soft/soft.h"
 
 #define MIB ((size_t)1 << 20)
@@ -43,14 +43,14 @@ static struct gpunvme_dev *open_drive(const char *keys)
 	return dev;
 }
 
-static struct gpunvme_qp *open_queue(struct gpunvme_dev *dev, uint32_t flags)
+static struct gpunvme_queue *open_queue(struct gpunvme_dev *dev, uint32_t flags)
 {
-	struct gpunvme_qp_opts opts = GPUNVME_QP_OPTS_INIT;
-	struct gpunvme_qp *qp;
+	struct gpunvme_queue_opts opts = GPUNVME_QUEUE_OPTS_INIT;
+	struct gpunvme_queue *qp;
 
 	opts.flags = flags;
 	opts.depth = 16;
-	good(gpunvme_qp_create(dev, gpu, &opts, &qp));
+	good(gpunvme_queue_create(dev, gpu, &opts, &qp));
 	return qp;
 }
 
@@ -59,14 +59,14 @@ static bool inside(const struct gpunvme_dev *dev, uint64_t iova)
 	return iova >= dev->nvme.ctrl.cmb_base && iova < dev->nvme.ctrl.cmb_base + dev->nvme.info.cmb;
 }
 
-static int move(struct gpunvme_qp *qp, struct gpunvme_dev *dev, struct gpunvme_mem *mem, size_t bytes, uint32_t flags)
+static int move(struct gpunvme_queue *qp, struct gpunvme_dev *dev, struct gpunvme_mem *mem, size_t bytes, uint32_t flags)
 {
 	struct gpunvme_view view = { sizeof(view), GPUNVME_VIEW_WRITE, 0, 0, 0 };
 	struct gpunvme_copy copy = GPUNVME_COPY_INIT;
 	struct gpunvme_dbuf dbuf;
 	struct gpunvme_dq dq;
 
-	good(gpunvme_qp_view(qp, &view, &dq));
+	good(gpunvme_queue_view(qp, &view, &dq));
 	good(gpunvme_mem_dbuf(mem, dev, &dbuf));
 	copy.flags = flags;
 	copy.nblocks = bytes / BLOCK;
@@ -82,7 +82,7 @@ static void fill(void *to, size_t bytes, uint32_t seed)
 }
 
 /* Out of one memory onto the blocks, and from there into the other. */
-static void there_and_back(struct gpunvme_qp *qp, struct gpunvme_dev *dev, struct gpunvme_mem *a, struct gpunvme_mem *b, uint32_t seed)
+static void there_and_back(struct gpunvme_queue *qp, struct gpunvme_dev *dev, struct gpunvme_mem *a, struct gpunvme_mem *b, uint32_t seed)
 {
 	const size_t bytes = gpunvme_mem_len(a);
 
@@ -117,7 +117,7 @@ static struct gpunvme_mem *take_host(struct gpunvme_dev *dev, size_t bytes, uint
 
 static void test_all_places(void **state)
 {
-	static const uint32_t queues[] = { 0, GPUNVME_QP_CMB }, lists[] = { 0, GPUNVME_MEM_CMB_LISTS };
+	static const uint32_t queues[] = { 0, GPUNVME_QUEUE_CMB }, lists[] = { 0, GPUNVME_MEM_CMB_LISTS };
 	struct gpunvme_dev *dev = open_drive("cmb=16");
 
 	(void)state;
@@ -125,7 +125,7 @@ static void test_all_places(void **state)
 	assert_int_equal(dev->nvme.info.cmb_holds, GPUNVME_CMB_QUEUES | GPUNVME_CMB_LISTS | GPUNVME_CMB_DATA);
 	for (uint32_t i = 0; i < 4; i++) {
 		struct gpunvme_mem *mem = take(dev, LARGE, lists[i % 2]), *host = take_host(dev, LARGE, lists[i % 2]);
-		struct gpunvme_qp *qp = open_queue(dev, queues[i / 2]);
+		struct gpunvme_queue *qp = open_queue(dev, queues[i / 2]);
 		struct gpunvme_dbuf in, out;
 
 		good(gpunvme_mem_dbuf(mem, dev, &in));
@@ -135,7 +135,7 @@ static void test_all_places(void **state)
 		assert_int_equal(inside(dev, out.prp_a) + inside(dev, out.prp_b), i % 2 ? 2 : 0);
 		there_and_back(qp, dev, mem, host, i);
 		there_and_back(qp, dev, host, mem, i + 100);
-		good(gpunvme_qp_destroy(qp));
+		good(gpunvme_queue_destroy(qp));
 		good(gpunvme_mem_free(host));
 		good(gpunvme_mem_free(mem));
 	}
@@ -156,8 +156,8 @@ static void test_measured(void **state)
 {
 	uint16_t slow; /* of the two that are compared: 1 lies in the drive */
 	const struct gnv_soft_fault fault = { slow_queue, &slow }, none = { NULL, NULL };
-	struct gpunvme_qp_info info = { .size = sizeof(info) };
-	struct gpunvme_qp *qp[3];
+	struct gpunvme_queue_info info = { .size = sizeof(info) };
+	struct gpunvme_queue *qp[3];
 
 	(void)state;
 	for (slow = 1; slow <= 2; slow++) {
@@ -165,16 +165,16 @@ static void test_measured(void **state)
 
 		dev->nvme.cmb.place[GPUNVME_GPU_CPU - 1] = 0;
 		gnv_soft_set_fault(gnv_dev_soft(dev), &fault);
-		qp[0] = open_queue(dev, GPUNVME_QP_CMB | GPUNVME_QP_LATENCY | GPUNVME_QP_STATS);
+		qp[0] = open_queue(dev, GPUNVME_QUEUE_CMB | GPUNVME_QUEUE_LATENCY | GPUNVME_QUEUE_STATS);
 		gnv_soft_set_fault(gnv_dev_soft(dev), &none);
-		qp[1] = open_queue(dev, GPUNVME_QP_CMB);
-		qp[2] = open_queue(dev, GPUNVME_QP_CMB | GPUNVME_QP_NO_SELFTEST);
+		qp[1] = open_queue(dev, GPUNVME_QUEUE_CMB);
+		qp[2] = open_queue(dev, GPUNVME_QUEUE_CMB | GPUNVME_QUEUE_NO_SELFTEST);
 		for (unsigned i = 0; i < 3; i++) {
-			good(gpunvme_qp_get_info(qp[i], &info));
-			assert_int_equal(inside(dev, qp[i]->sq.iova), i == 2 || slow == 2);
+			good(gpunvme_queue_get_info(qp[i], &info));
+			assert_int_equal(inside(dev, qp[i]->qp[0]->sq.iova), i == 2 || slow == 2);
 			assert_int_equal(!strcmp(info.rung, "cmb"), i == 2 || slow == 2);
 			assert_int_equal(info.submitted, 0);
-			good(gpunvme_qp_destroy(qp[i]));
+			good(gpunvme_queue_destroy(qp[i]));
 		}
 		good(gpunvme_dev_close(dev));
 	}
@@ -183,13 +183,13 @@ static void test_measured(void **state)
 /* Create a queue as a GPU of that kind does. Return: does it lie in the drive's memory? */
 static bool lies_inside(struct gpunvme_dev *dev, enum gpunvme_gpu_kind kind)
 {
-	struct gpunvme_qp *qp;
+	struct gpunvme_queue *qp;
 	bool is_inside;
 
 	gpu->info.kind = kind;
-	qp = open_queue(dev, GPUNVME_QP_CMB);
-	is_inside = inside(dev, qp->sq.iova);
-	good(gpunvme_qp_destroy(qp));
+	qp = open_queue(dev, GPUNVME_QUEUE_CMB);
+	is_inside = inside(dev, qp->qp[0]->sq.iova);
+	good(gpunvme_queue_destroy(qp));
 	gpu->info.kind = GPUNVME_GPU_CPU;
 	return is_inside;
 }
@@ -224,13 +224,13 @@ static void test_each_kind_has_its_place(void **state)
 static void test_not_measured(void **state)
 {
 	struct gpunvme_dev *dev = open_drive("cmb=8&queues=1");
-	struct gpunvme_qp *qp;
+	struct gpunvme_queue *qp;
 
 	(void)state;
 	dev->nvme.cmb.place[GPUNVME_GPU_CPU - 1] = 0;
-	qp = open_queue(dev, GPUNVME_QP_CMB);
-	assert_true(inside(dev, qp->sq.iova));
-	good(gpunvme_qp_destroy(qp));
+	qp = open_queue(dev, GPUNVME_QUEUE_CMB);
+	assert_true(inside(dev, qp->qp[0]->sq.iova));
+	good(gpunvme_queue_destroy(qp));
 	good(gpunvme_dev_close(dev));
 }
 
@@ -240,7 +240,7 @@ static void test_room(void **state)
 	struct gpunvme_dev *dev = open_drive("cmb=8&queues=2"), *other;
 	struct gpunvme_dev_opts opts = GPUNVME_DEV_OPTS_INIT;
 	struct gpunvme_mem *mem, *more;
-	struct gpunvme_qp *qp[2];
+	struct gpunvme_queue *qp[2];
 	char uri[200];
 
 	(void)state;
@@ -267,7 +267,7 @@ static void test_room(void **state)
 	qp[1] = open_queue(dev, 0);
 	assert_int_equal(gpunvme_mem_cmb(gpu, dev, MIB, NULL, &mem), -ENOSPC); /* no queue for the test */
 	assert_non_null(strstr(gpunvme_errmsg(), "queue"));
-	good(gpunvme_qp_destroy(qp[1]));
+	good(gpunvme_queue_destroy(qp[1]));
 	mem = take(dev, 7 * MIB, 0);
 	good(gpunvme_mem_free(mem));
 	good(gpunvme_mem_free(more));
@@ -280,13 +280,13 @@ static void test_drives_that_err(void **state)
 	struct gpunvme_mem_opts listed = { sizeof(listed), GPUNVME_MEM_CMB_LISTS, 0 };
 	struct gpunvme_dev *dev = open_drive("cmb=8&fault=cmb-data");
 	struct gpunvme_mem *mem, *host;
-	struct gpunvme_qp *qp;
+	struct gpunvme_queue *qp;
 
 	(void)state;
 	assert_int_equal(gpunvme_mem_cmb(gpu, dev, MIB, NULL, &mem), -EIO);
 	assert_non_null(strstr(gpunvme_errmsg(), "self-test"));
 	host = take_host(dev, MIB, GPUNVME_MEM_CMB_LISTS);
-	qp = open_queue(dev, GPUNVME_QP_CMB);
+	qp = open_queue(dev, GPUNVME_QUEUE_CMB);
 	good(move(qp, dev, host, MIB, 0));
 	good(gpunvme_mem_free(host));
 	good(gpunvme_dev_close(dev));
@@ -300,7 +300,7 @@ static void test_drives_that_err(void **state)
 	mem = take(dev, MIB, 0);
 	qp = open_queue(dev, 0);
 	good(move(qp, dev, mem, MIB, 0));
-	good(gpunvme_qp_destroy(qp));
+	good(gpunvme_queue_destroy(qp));
 	good(gpunvme_mem_free(mem));
 	good(gpunvme_dev_close(dev));
 }
@@ -310,7 +310,7 @@ static void test_reset(void **state)
 {
 	struct gpunvme_dev *dev = open_drive("cmb=8");
 	struct gpunvme_mem *host = take_host(dev, MIB, GPUNVME_MEM_CMB_LISTS), *mem = take(dev, MIB, GPUNVME_MEM_CMB_LISTS);
-	struct gpunvme_qp *qp = open_queue(dev, GPUNVME_QP_CMB);
+	struct gpunvme_queue *qp = open_queue(dev, GPUNVME_QUEUE_CMB);
 	unsigned char *bytes = gpunvme_mem_ptr(mem);
 
 	(void)state;
@@ -318,11 +318,11 @@ static void test_reset(void **state)
 	memset(bytes, 1, MIB);
 	gnv_soft_set_stubborn(gnv_dev_soft(dev), GNV_SOFT_FAILS, false);
 	good(gpunvme_dev_reset(dev));
-	good(gpunvme_qp_release_old(qp));
+	good(gpunvme_queue_retire(qp));
 	assert_int_not_equal(bytes[MIB / 2], 1);
 	there_and_back(qp, dev, host, mem, 2);
 	there_and_back(qp, dev, mem, host, 3);
-	good(gpunvme_qp_destroy(qp));
+	good(gpunvme_queue_destroy(qp));
 	good(gpunvme_mem_free(host));
 	good(gpunvme_mem_free(mem));
 	good(gpunvme_dev_close(dev));
@@ -334,18 +334,18 @@ static void test_address(void **state)
 	struct gpunvme_dev *dev = open_drive("cmb=8");
 	struct gpunvme_mem *mem = take(dev, MIB, 0);
 	const uint64_t base = dev->nvme.ctrl.cmb_base;
-	struct gpunvme_qp *qp = open_queue(dev, 0);
+	struct gpunvme_queue *qp = open_queue(dev, 0);
 
 	(void)state;
 	gnv_ctrl_cmb_off(&dev->nvme.ctrl);
 	good(gpunvme_dev_reset(dev));
-	good(gpunvme_qp_release_old(qp));
+	good(gpunvme_queue_retire(qp));
 	assert_int_equal(move(qp, dev, mem, MIB, 0) & CODE, GPUNVME_SC_DATA_TRANSFER);
 	dev->nvme.ctrl.cmb_base = base;
 	good(gpunvme_dev_reset(dev));
-	good(gpunvme_qp_release_old(qp));
+	good(gpunvme_queue_retire(qp));
 	good(move(qp, dev, mem, MIB, 0));
-	good(gpunvme_qp_destroy(qp));
+	good(gpunvme_queue_destroy(qp));
 	good(gpunvme_mem_free(mem));
 	good(gpunvme_dev_close(dev));
 }
@@ -361,12 +361,12 @@ static enum gnv_soft_verdict stall_first(void *ctx, uint16_t sqid, const struct 
 }
 
 /* A read of one block that begins late. It is in flight until somebody waits for it. */
-static void begin_read(struct gpunvme_qp *qp, struct gpunvme_dev *dev, struct gpunvme_mem *mem, struct gpunvme_dq *dq,
+static void begin_read(struct gpunvme_queue *qp, struct gpunvme_dev *dev, struct gpunvme_mem *mem, struct gpunvme_dq *dq,
 		       struct gpunvme_req *req)
 {
 	struct gpunvme_dbuf dbuf;
 
-	good(gpunvme_qp_view(qp, NULL, dq));
+	good(gpunvme_queue_view(qp, NULL, dq));
 	good(gpunvme_mem_dbuf(mem, dev, &dbuf));
 	good(gpunvme_submit_read(dq, &dbuf, 0, 0, BLOCK, req));
 }
@@ -376,7 +376,7 @@ static void test_late_read(void **state)
 {
 	struct gpunvme_dev *dev = open_drive("cmb=8");
 	struct gpunvme_mem *mem = take(dev, MIB, 0), *listed = take_host(dev, MIB, GPUNVME_MEM_CMB_LISTS), *host = take_host(dev, MIB, 0);
-	struct gpunvme_qp *qp = open_queue(dev, 0);
+	struct gpunvme_queue *qp = open_queue(dev, 0);
 	unsigned seen = 0;
 	const struct gnv_soft_fault fault = { stall_first, &seen }, none = { NULL, NULL };
 	struct gpunvme_req req;
@@ -395,7 +395,7 @@ static void test_late_read(void **state)
 	good(gpunvme_mem_free(mem));
 	good(gpunvme_mem_free(listed));
 	gnv_soft_set_fault(gnv_dev_soft(dev), &none);
-	good(gpunvme_qp_destroy(qp));
+	good(gpunvme_queue_destroy(qp));
 	good(gpunvme_dev_close(dev));
 }
 
@@ -404,7 +404,7 @@ static void test_failed_beside_read(void **state)
 {
 	struct gpunvme_dev *dev = open_drive("cmb=8&fault=cmb-data");
 	struct gpunvme_mem *host = take_host(dev, MIB, 0), *mem;
-	struct gpunvme_qp *qp = open_queue(dev, 0);
+	struct gpunvme_queue *qp = open_queue(dev, 0);
 	unsigned seen = 0;
 	const struct gnv_soft_fault fault = { stall_first, &seen };
 	struct gpunvme_req req;
@@ -416,7 +416,7 @@ static void test_failed_beside_read(void **state)
 	for (unsigned i = 0; i < 2; i++)
 		assert_int_equal(gpunvme_mem_cmb(gpu, dev, 7 * MIB, NULL, &mem), -EIO);
 	good(gpunvme_wait(&dq, &req, 0));
-	good(gpunvme_qp_destroy(qp));
+	good(gpunvme_queue_destroy(qp));
 	good(gpunvme_mem_free(host));
 	good(gpunvme_dev_close(dev));
 }

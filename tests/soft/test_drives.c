@@ -26,7 +26,7 @@
 #include "nvme/power.h"
 #include "nvme/reset.h"
 #include "life/life.h"
-#include "queue/qp.h"
+#include "queue/queue.h"
 #include "soft/soft.h"
 #include "util/clock.h"
 
@@ -38,7 +38,7 @@ struct rig {
 	struct gpunvme_dev *dev;
 	struct gpunvme_dev_info info;
 	struct gpunvme_gpu *gpu;
-	struct gpunvme_qp *qp;
+	struct gpunvme_queue *qp;
 	struct gpunvme_mem *mem;
 	struct gpunvme_dq dq;
 	struct gpunvme_dbuf dbuf;
@@ -53,8 +53,8 @@ static void rig_open(struct rig *r, const char *keys)
 	good(open_drive(keys, &r->dev));
 	good(gpunvme_dev_get_info(r->dev, &r->info));
 	good(gpunvme_gpu_open("cpu", NULL, &r->gpu));
-	good(gpunvme_qp_create(r->dev, r->gpu, NULL, &r->qp));
-	good(gpunvme_qp_view(r->qp, &view, &r->dq));
+	good(gpunvme_queue_create(r->dev, r->gpu, NULL, &r->qp));
+	good(gpunvme_queue_view(r->qp, &view, &r->dq));
 	good(gpunvme_mem_alloc(r->gpu, BYTES, NULL, &r->mem));
 	good(gpunvme_mem_map(r->mem, r->dev));
 	good(gpunvme_mem_dbuf(r->mem, r->dev, &r->dbuf));
@@ -64,7 +64,7 @@ static void rig_open(struct rig *r, const char *keys)
 static void rig_close(struct rig *r)
 {
 	gpunvme_mem_free(r->mem);
-	gpunvme_qp_destroy(r->qp);
+	gpunvme_queue_destroy(r->qp);
 	gpunvme_dev_close(r->dev);
 	gpunvme_gpu_close(r->gpu);
 }
@@ -380,18 +380,18 @@ static void run_many_zeroes(void *arg)
 /* A drive that sets 256 blocks to zero by one command, and refuses more, is given four. */
 static void test_limit_of_zeroes(void **state)
 {
-	struct gpunvme_qp_info before = { .size = sizeof(before) }, after = before;
+	struct gpunvme_queue_info before = { .size = sizeof(before) }, after = before;
 	struct rig r = { 0 };
 
 	(void)state;
 	rig_open(&r, "fault=hints");
 	memset(r.data, 0x5a, BYTES);
 	move(&r, 1, 0, 0, 2048);
-	good(gpunvme_qp_get_info(r.qp, &before));
+	good(gpunvme_queue_get_info(r.qp, &before));
 	zeroes_status = 1;
 	good(gpunvme_cpu_launch(1, 1, run_many_zeroes, &r.dq));
 	assert_int_equal(zeroes_status, 0);
-	good(gpunvme_qp_get_info(r.qp, &after));
+	good(gpunvme_queue_get_info(r.qp, &after));
 	assert_int_equal(after.submitted - before.submitted, 4);
 	memset(r.data, 1, BYTES);
 	move(&r, 0, 0, 0, 2048);
@@ -507,8 +507,8 @@ static void test_few_cids(void **state)
 		assert_int_equal(r.dq.cid_gens, 0);
 		assert_true(r.dq.cids <= 1u << r.dq.sq_shift && r.dq.cids <= 1024);
 		check_data(&r);
-		good(gpunvme_qp_recover(r.qp));
-		good(gpunvme_qp_view(r.qp, &(struct gpunvme_view){ sizeof(struct gpunvme_view), GPUNVME_VIEW_WRITE, 0, 0, 0 }, &r.dq));
+		good(gpunvme_queue_recover(r.qp));
+		good(gpunvme_queue_view(r.qp, (&(struct gpunvme_view){ sizeof(struct gpunvme_view), GPUNVME_VIEW_WRITE, 0, 0, 0 }), &r.dq));
 		assert_int_equal(r.dq.cid_gens, 0);
 		check_data(&r);
 		rig_close(&r);
@@ -522,15 +522,15 @@ static void below_48_bits(uint64_t iova, uint64_t len)
 
 static void check_48_bits(const char *keys)
 {
-	struct gpunvme_qp_opts opts = GPUNVME_QP_OPTS_INIT;
-	struct gpunvme_qp *qp;
+	struct gpunvme_queue_opts opts = GPUNVME_QUEUE_OPTS_INIT;
+	struct gpunvme_queue *qp;
 	struct rig r = { 0 };
 
 	rig_open(&r, keys);
 	below_48_bits(r.dev->nvme.admin.sq.iova, r.dev->nvme.admin.sq.len);
 	below_48_bits(r.dev->nvme.admin.cq.iova, r.dev->nvme.admin.cq.len);
-	below_48_bits(r.qp->sq.iova, r.qp->sq.len);
-	below_48_bits(r.qp->cq.iova, r.qp->cq.len);
+	below_48_bits(r.qp->qp[0]->sq.iova, r.qp->qp[0]->sq.len);
+	below_48_bits(r.qp->qp[0]->cq.iova, r.qp->qp[0]->cq.len);
 	below_48_bits(r.dbuf.iova, BYTES);
 	below_48_bits(r.dbuf.prp_a, 1);
 	below_48_bits(r.dbuf.prp_b, 1);
@@ -538,9 +538,9 @@ static void check_48_bits(const char *keys)
 	below_48_bits(r.dev->nvme.hmb.iova, r.dev->nvme.hmb.size);
 	below_48_bits(r.dev->nvme.ctrl.cmb_base, r.dev->nvme.info.cmb);
 	check_data(&r);
-	opts.flags = GPUNVME_QP_CMB;
-	good(gpunvme_qp_create(r.dev, r.gpu, &opts, &qp));
-	gpunvme_qp_destroy(qp);
+	opts.flags = GPUNVME_QUEUE_CMB;
+	good(gpunvme_queue_create(r.dev, r.gpu, &opts, &qp));
+	gpunvme_queue_destroy(qp);
 	assert_int_equal(r.info.hmb, 4 << 20);
 	rig_close(&r);
 }
@@ -687,7 +687,7 @@ static void test_states(void **unused)
 		unsigned count = GPUNVME_MAX_CHECKS;
 		const struct gpunvme_check *check;
 		struct gpunvme_dev *dev;
-		struct gpunvme_qp *qp = NULL;
+		struct gpunvme_queue *qp = NULL;
 		int ret;
 
 		good(open_drive(i ? states[i].keys : "fault=delay:1", &dev));
@@ -698,13 +698,13 @@ static void test_states(void **unused)
 			fail_msg("%s: %s", states[i].keys, check ? check->reason : "no such row");
 		if (states[i].unreadable)
 			assert_int_equal(find(checks, count, "lists")->verdict, GPUNVME_VERDICT_SKIPPED);
-		ret = gpunvme_qp_create(dev, gpu, NULL, &qp);
+		ret = gpunvme_queue_create(dev, gpu, NULL, &qp);
 		assert_int_equal(ret > 0, states[i].unreadable);
 		if (ret)
 			assert_non_null(strstr(gpunvme_errmsg(), states[i].reason));
 		if (ret)
 			assert_true(has_logged(states[i].reason)); /* the lists are unproven, and why */
-		gpunvme_qp_destroy(qp);
+		gpunvme_queue_destroy(qp);
 		gpunvme_dev_close(dev);
 	}
 	gpunvme_gpu_close(gpu);
@@ -859,9 +859,9 @@ static void test_no_wake(void **state)
 			rig_open(&r, cases[i].keys);
 			check_data(&r);
 			good(gpunvme_dev_reset(r.dev));
-			good(gpunvme_qp_recover(r.qp));
-			good(gpunvme_qp_view(r.qp, &(struct gpunvme_view){ sizeof(struct gpunvme_view), GPUNVME_VIEW_WRITE, 0, 0, 0 },
-					     &r.dq));
+			good(gpunvme_queue_recover(r.qp));
+			good(gpunvme_queue_view(r.qp, (&(struct gpunvme_view){ sizeof(struct gpunvme_view), GPUNVME_VIEW_WRITE, 0, 0, 0 }),
+						&r.dq));
 			check_data(&r);
 			rig_close(&r);
 		} else {

@@ -90,7 +90,7 @@ static int teardown(void **state)
 }
 
 struct rig {
-	struct gpunvme_qp *qp;
+	struct gpunvme_queue *qp;
 	struct gpunvme_dq dq;
 	struct gpunvme_mem *out, *in;
 	struct gpunvme_dbuf dout, din;
@@ -100,12 +100,12 @@ struct rig {
 static void rig_open(struct rig *r, uint32_t nsid, uint32_t depth)
 {
 	struct gpunvme_view view = { sizeof(view), GPUNVME_VIEW_WRITE, nsid, 0, 0 };
-	struct gpunvme_qp_opts opts = GPUNVME_QP_OPTS_INIT;
+	struct gpunvme_queue_opts opts = GPUNVME_QUEUE_OPTS_INIT;
 
 	opts.depth = depth;
-	opts.flags = getenv("GPUNVME_TEST_FORWARD") ? GPUNVME_QP_FORWARD : 0;
-	good(gpunvme_qp_create(dev, gpu, &opts, &r->qp));
-	good(gpunvme_qp_view(r->qp, &view, &r->dq));
+	opts.flags = getenv("GPUNVME_TEST_FORWARD") ? GPUNVME_QUEUE_FORWARD : 0;
+	good(gpunvme_queue_create(dev, gpu, &opts, &r->qp));
+	good(gpunvme_queue_view(r->qp, &view, &r->dq));
 	good(gpunvme_mem_alloc(gpu, BYTES, NULL, &r->out));
 	good(gpunvme_mem_alloc(gpu, BYTES, NULL, &r->in));
 	good(gpunvme_mem_map(r->out, dev));
@@ -118,7 +118,7 @@ static void rig_open(struct rig *r, uint32_t nsid, uint32_t depth)
 
 static void rig_close(struct rig *r)
 {
-	gpunvme_qp_destroy(r->qp);
+	gpunvme_queue_destroy(r->qp);
 	assert_int_equal(gpunvme_mem_unmap(r->out, dev), 0);
 	gpunvme_mem_free(r->out);
 	gpunvme_mem_free(r->in);
@@ -297,18 +297,18 @@ static void test_lanes(void **state)
 {
 	static const uint32_t widths[] = { 1, 4, 32 };
 	struct gpunvme_view view = { sizeof(view), GPUNVME_VIEW_WRITE, nsids[0], 0, 0 };
-	struct gpunvme_qp_opts opts = GPUNVME_QP_OPTS_INIT;
-	struct gpunvme_qp *more[QUEUES];
+	struct gpunvme_queue_opts opts = GPUNVME_QUEUE_OPTS_INIT;
+	struct gpunvme_queue *more[QUEUES];
 	static struct work w;
 	struct rig r;
 
 	(void)state;
 	rig_open(&r, nsids[0], 16);
-	opts.flags = getenv("GPUNVME_TEST_FORWARD") ? GPUNVME_QP_FORWARD : 0;
+	opts.flags = getenv("GPUNVME_TEST_FORWARD") ? GPUNVME_QUEUE_FORWARD : 0;
 	w = (struct work){ .out = r.dout, .in = r.din, .step = 4096u >> r.dq.lba_shift };
 	for (unsigned i = 0; i < QUEUES; i++) {
-		good(gpunvme_qp_create(dev, gpu, &opts, &more[i]));
-		good(gpunvme_qp_view(more[i], &view, &w.dq[i]));
+		good(gpunvme_queue_create(dev, gpu, &opts, &more[i]));
+		good(gpunvme_queue_view(more[i], &view, &w.dq[i]));
 	}
 	for (unsigned i = 0; i < 3; i++) {
 		fill(r.pout, BYTES, i);
@@ -319,7 +319,7 @@ static void test_lanes(void **state)
 		assert_memory_equal(r.pin, r.pout, 8u * LANES * 2 * 4096);
 	}
 	for (unsigned i = 0; i < QUEUES; i++)
-		gpunvme_qp_destroy(more[i]);
+		gpunvme_queue_destroy(more[i]);
 	rig_close(&r);
 }
 

@@ -35,7 +35,7 @@
 static struct {
 	struct gpunvme_dev *dev;
 	struct gpunvme_gpu *gpu;
-	struct gpunvme_qp *qp[QUEUES];
+	struct gpunvme_queue *qp[QUEUES];
 	struct gpunvme_dq dq[QUEUES];
 	struct gpunvme_mem *mem;
 	struct gpunvme_dbuf dbuf;
@@ -111,8 +111,8 @@ static void take_views(void)
 
 	view.flags = GPUNVME_VIEW_WRITE;
 	for (uint32_t q = 0; q < t.queues; q++) {
-		assert_int_equal(gpunvme_qp_release_old(t.qp[q]), 0);
-		assert_int_equal(gpunvme_qp_view(t.qp[q], &view, &t.dq[q]), 0);
+		assert_int_equal(gpunvme_queue_retire(t.qp[q]), 0);
+		assert_int_equal(gpunvme_queue_view(t.qp[q], &view, &t.dq[q]), 0);
 	}
 }
 
@@ -121,7 +121,7 @@ static void open_all(const char *keys, uint32_t queues)
 	static const struct gnv_soft_fault fault = { decide, NULL };
 	static const struct gnv_soft_admin_fault admin = { decide_admin, NULL };
 	struct gpunvme_dev_opts dev_opts = GPUNVME_DEV_OPTS_INIT;
-	struct gpunvme_qp_opts opts = GPUNVME_QP_OPTS_INIT;
+	struct gpunvme_queue_opts opts = GPUNVME_QUEUE_OPTS_INIT;
 	char uri[512];
 
 	memset(&t, 0, sizeof(t));
@@ -135,7 +135,7 @@ static void open_all(const char *keys, uint32_t queues)
 	gnv_soft_set_fault(gnv_dev_soft(t.dev), &fault);
 	gnv_soft_set_admin_fault(gnv_dev_soft(t.dev), &admin);
 	for (uint32_t q = 0; q < queues; q++)
-		assert_int_equal(gpunvme_qp_create(t.dev, t.gpu, &opts, &t.qp[q]), 0);
+		assert_int_equal(gpunvme_queue_create(t.dev, t.gpu, &opts, &t.qp[q]), 0);
 	take_views();
 	assert_int_equal(gpunvme_mem_alloc(t.gpu, 16 * BLOCK, NULL, &t.mem), 0);
 	assert_int_equal(gpunvme_mem_map(t.mem, t.dev), 0);
@@ -145,7 +145,7 @@ static void open_all(const char *keys, uint32_t queues)
 static void close_all(void)
 {
 	for (uint32_t q = 0; q < t.queues; q++)
-		assert_int_equal(gpunvme_qp_destroy(t.qp[q]), 0);
+		assert_int_equal(gpunvme_queue_destroy(t.qp[q]), 0);
 	assert_int_equal(gpunvme_mem_free(t.mem), 0);
 	gpunvme_gpu_close(t.gpu);
 	assert_int_equal(gpunvme_dev_close(t.dev), 0);
@@ -209,7 +209,7 @@ static uint64_t recover(enum bad bad)
 	if (bad > REFUSES)
 		be_stubborn(how[bad], false);
 	start = gnv_clock_ns();
-	assert_int_equal(gpunvme_qp_recover(t.qp[0]), 0);
+	assert_int_equal(gpunvme_queue_recover(t.qp[0]), 0);
 	start = (gnv_clock_ns() - start) / 1000;
 	__atomic_store_n(&t.deletion, GNV_SOFT_GO, __ATOMIC_RELAXED);
 	assert_int_equal(gpunvme_write(&t.dq[0], &t.dbuf, 0, 0, BLOCK, 0), -GPUNVME_ESHUTDOWN);
@@ -254,18 +254,18 @@ static void one_queue_pair(void **state)
 /* The other queue goes on where deletion was enough, and comes back with a new view where it was not. */
 static void the_other_queue(void **state)
 {
-	struct gpunvme_qp_info info = { .size = sizeof(info) };
+	struct gpunvme_queue_info info = { .size = sizeof(info) };
 
 	(void)state;
 	open_all("", 2);
 	lose_one();
-	assert_int_equal(gpunvme_qp_recover(t.qp[0]), 0);
+	assert_int_equal(gpunvme_queue_recover(t.qp[0]), 0);
 	assert_int_equal(gpunvme_read(&t.dq[1], &t.dbuf, 0, BLOCK, BLOCK), 0);
 	take_views();
 	lose_one();
 	assert_int_equal(gpunvme_dev_reset(t.dev), 0);
 	assert_int_equal(gpunvme_read(&t.dq[1], &t.dbuf, 0, BLOCK, BLOCK), -GPUNVME_ESHUTDOWN);
-	assert_int_equal(gpunvme_qp_get_info(t.qp[1], &info), 0);
+	assert_int_equal(gpunvme_queue_get_info(t.qp[1], &info), 0);
 	assert_int_equal(info.recoveries, 1);
 	take_views();
 	check_work();
@@ -437,10 +437,10 @@ static void nothing_helps(enum gnv_soft_stubborn how)
 	lose_one();
 	be_stubborn(how, true);
 	__atomic_store_n(&t.deletion, GNV_SOFT_FAIL, __ATOMIC_RELAXED);
-	assert_true(gpunvme_qp_recover(t.qp[0]) < 0);
+	assert_true(gpunvme_queue_recover(t.qp[0]) < 0);
 	assert_non_null(strstr(gpunvme_errmsg(), "function reset"));
 	assert_true(gpunvme_write(&t.dq[0], &t.dbuf, 0, 0, BLOCK, 0) < 0);
-	gpunvme_qp_destroy(t.qp[0]);
+	gpunvme_queue_destroy(t.qp[0]);
 	t.queues = 0;
 	assert_int_equal(gpunvme_dev_close(t.dev), 0);
 	t.dev = NULL;
@@ -481,7 +481,7 @@ static int take_event(int fd, struct gpunvme_event *event)
 	return ret;
 }
 
-static void next_is(int fd, enum gpunvme_event_type type, const struct gpunvme_qp *qp, uint64_t generation)
+static void next_is(int fd, enum gpunvme_event_type type, const struct gpunvme_queue *qp, uint64_t generation)
 {
 	struct gpunvme_event event = { .size = sizeof(event) };
 	struct pollfd ready = { fd, POLLIN, 0 };
@@ -489,7 +489,7 @@ static void next_is(int fd, enum gpunvme_event_type type, const struct gpunvme_q
 	assert_int_equal(poll(&ready, 1, 0), 1);
 	assert_int_equal(take_event(fd, &event), 0);
 	assert_int_equal(event.type, type);
-	assert_ptr_equal(event.qp, qp);
+	assert_ptr_equal(event.queue, qp);
 	assert_int_equal(event.generation, generation);
 	assert_int_equal(event.missed, 0);
 }
@@ -566,12 +566,12 @@ static void events_overflow(void **state)
 	open_all("", 1);
 	assert_int_equal(gpunvme_dev_event_fd(t.dev, &fd), 0);
 	for (uint32_t i = 0; i < 70; i++) {
-		assert_int_equal(gpunvme_qp_recover(t.qp[0]), 0);
+		assert_int_equal(gpunvme_queue_recover(t.qp[0]), 0);
 		take_views();
 	}
 	assert_int_equal(gpunvme_dev_next_event(t.dev, &event), 0);
 	assert_int_equal(event.missed, 0);
-	assert_int_equal(gpunvme_qp_recover(t.qp[0]), 0);
+	assert_int_equal(gpunvme_queue_recover(t.qp[0]), 0);
 	for (uint32_t i = 0; i < 64; i++)
 		assert_int_equal(gpunvme_dev_next_event(t.dev, &event), 0);
 	assert_int_equal(event.missed, 6);

@@ -37,7 +37,7 @@ static struct gpunvme_dextent extent[EXTENTS];
 struct rig {
 	struct gpunvme_dev *dev;
 	struct gpunvme_gpu *gpu;
-	struct gpunvme_qp *qp;
+	struct gpunvme_queue *qp;
 	struct gpunvme_mem *mem;
 	struct gpunvme_dq dq;
 	struct gpunvme_dbuf dbuf;
@@ -82,8 +82,8 @@ static void rig_open(struct rig *r, const char *lanes, uint64_t blocks)
 	snprintf(uri, sizeof(uri), "soft:%s", image_path("fs.img"));
 	assert_int_equal(gpunvme_dev_open(uri, NULL, &r->dev), 0);
 	assert_int_equal(gpunvme_gpu_open(lanes, NULL, &r->gpu), 0);
-	assert_int_equal(gpunvme_qp_create(r->dev, r->gpu, NULL, &r->qp), 0);
-	assert_int_equal(gpunvme_qp_view(r->qp, &view, &r->dq), 0);
+	assert_int_equal(gpunvme_queue_create(r->dev, r->gpu, NULL, &r->qp), 0);
+	assert_int_equal(gpunvme_queue_view(r->qp, &view, &r->dq), 0);
 	assert_int_equal(gpunvme_mem_alloc(r->gpu, LANES * (AREA + BOUNCE), NULL, &r->mem), 0);
 	assert_int_equal(gpunvme_mem_map(r->mem, r->dev), 0);
 	assert_int_equal(gpunvme_mem_dbuf(r->mem, r->dev, &r->dbuf), 0);
@@ -93,7 +93,7 @@ static void rig_open(struct rig *r, const char *lanes, uint64_t blocks)
 
 static void rig_close(struct rig *r)
 {
-	assert_int_equal(gpunvme_qp_destroy(r->qp), 0);
+	assert_int_equal(gpunvme_queue_destroy(r->qp), 0);
 	assert_int_equal(gpunvme_mem_free(r->mem), 0);
 	gpunvme_gpu_close(r->gpu);
 	assert_int_equal(gpunvme_dev_close(r->dev), 0);

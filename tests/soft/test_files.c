@@ -1144,9 +1144,9 @@ static void pages_by_other_queues(void **state)
 	dq = r.dq;
 	dq.lba_count = 40;
 	assert_int_equal(gpunvme_array_load(&cached_file0, 90000, 4, &value), -ERANGE);
-	assert_int_equal(gpunvme_qp_stop(r.qp, 1), 0);
+	assert_int_equal(gpunvme_queue_stop(r.qp, 1), 0);
 	assert_int_equal(gpunvme_array_load(&cached_file1, 90000, 4, &value), -ECANCELED);
-	assert_int_equal(gpunvme_qp_stop(r.qp, 0), 0);
+	assert_int_equal(gpunvme_queue_stop(r.qp, 0), 0);
 	assert_int_equal(gpunvme_pagecache_view(cache, &pages), 0);
 	assert_int_equal(gpunvme_array_load(&cached_file1, 90000, 4, &value), 0);
 	assert_memory_equal(&value, want + 360000, 4);

@@ -32,9 +32,9 @@ static bool own_image;
 /* All that a parent can have. */
 static struct gpunvme_dev *dev;
 static struct gpunvme_gpu *gpu;
-static struct gpunvme_qp *qp;
+static struct gpunvme_queue *qp;
 static struct gpunvme_mem *mem;
-static struct gpunvme_volume *vol;
+static struct gpunvme_queue *vol;
 static struct gpunvme_pagecache *cache;
 static struct gpunvme_service *service;
 static struct gpunvme_dq dq;
@@ -65,16 +65,16 @@ static int teardown(void **state)
 static void open_all(void)
 {
 	struct gpunvme_pagecache_opts pages = GPUNVME_PAGECACHE_OPTS_INIT;
-	struct gpunvme_volume_opts opts = GPUNVME_VOLUME_OPTS_INIT;
+	struct gpunvme_queue_opts opts = GPUNVME_QUEUE_OPTS_INIT;
 
 	opts.queues = 1;
 	pages.page_size = 4096;
 	pages.frames = 8;
 	good(gpunvme_dev_open(uri, NULL, &dev));
 	good(gpunvme_gpu_open("cpu", NULL, &gpu));
-	good(gpunvme_qp_create(dev, gpu, NULL, &qp));
-	good(gpunvme_volume_create(&dev, 1, gpu, &opts, &vol));
-	good(gpunvme_qp_view(qp, NULL, &dq));
+	good(gpunvme_queue_create(dev, gpu, NULL, &qp));
+	good(gpunvme_queue_create_striped(&dev, 1, gpu, &opts, &vol));
+	good(gpunvme_queue_view(qp, NULL, &dq));
 	good(gpunvme_mem_alloc(gpu, 65536, NULL, &mem));
 	good(gpunvme_mem_map(mem, dev));
 	good(gpunvme_mem_dbuf(mem, dev, &dbuf));
@@ -86,9 +86,9 @@ static void close_all(void)
 {
 	good(gpunvme_service_stop(service));
 	good(gpunvme_pagecache_destroy(cache));
-	good(gpunvme_volume_destroy(vol));
+	good(gpunvme_queue_destroy(vol));
 	good(gpunvme_mem_free(mem));
-	good(gpunvme_qp_destroy(qp));
+	good(gpunvme_queue_destroy(qp));
 	good(gpunvme_dev_close(dev));
 	good(gpunvme_gpu_close(gpu));
 }
@@ -132,17 +132,17 @@ static int call_device(void)
 
 static int call_queue(void)
 {
-	struct gpunvme_qp_info info = { .size = sizeof(info) };
+	struct gpunvme_queue_info info = { .size = sizeof(info) };
 	struct gpunvme_dq view;
-	struct gpunvme_qp *other;
+	struct gpunvme_queue *other;
 
-	IS_REFUSED(gpunvme_qp_create(dev, gpu, NULL, &other));
-	IS_REFUSED(gpunvme_qp_view(qp, NULL, &view));
-	IS_REFUSED(gpunvme_qp_get_info(qp, &info));
-	IS_REFUSED(gpunvme_qp_stop(qp, 1));
-	IS_REFUSED(gpunvme_qp_recover(qp));
-	IS_REFUSED(gpunvme_qp_release_old(qp));
-	IS_REFUSED(gpunvme_qp_destroy(qp));
+	IS_REFUSED(gpunvme_queue_create(dev, gpu, NULL, &other));
+	IS_REFUSED(gpunvme_queue_view(qp, NULL, &view));
+	IS_REFUSED(gpunvme_queue_get_info(qp, &info));
+	IS_REFUSED(gpunvme_queue_stop(qp, 1));
+	IS_REFUSED(gpunvme_queue_recover(qp));
+	IS_REFUSED(gpunvme_queue_retire(qp));
+	IS_REFUSED(gpunvme_queue_destroy(qp));
 	return 0;
 }
 
@@ -156,11 +156,11 @@ static int call_memory(void)
 	IS_REFUSED(gpunvme_mem_map(mem, dev));
 	IS_REFUSED(gpunvme_mem_unmap(mem, dev));
 	IS_REFUSED(gpunvme_mem_dbuf(mem, dev, &buf));
-	IS_REFUSED(gpunvme_volume_map(vol, mem, &dvbuf));
-	IS_REFUSED(gpunvme_volume_unmap(vol, mem));
-	IS_REFUSED(gpunvme_volume_stop(vol, 1));
-	IS_REFUSED(gpunvme_volume_recover(vol));
-	IS_REFUSED(gpunvme_volume_release_old(vol));
+	IS_REFUSED(gpunvme_mem_map_queue(mem, vol, &dvbuf));
+	IS_REFUSED(gpunvme_mem_unmap_queue(mem, vol));
+	IS_REFUSED(gpunvme_queue_stop(vol, 1));
+	IS_REFUSED(gpunvme_queue_recover(vol));
+	IS_REFUSED(gpunvme_queue_retire(vol));
 	IS_REFUSED(gpunvme_mem_free(mem));
 	return 0;
 }
@@ -191,7 +191,7 @@ static int call_events(void)
 static int call_lanes(void)
 {
 	struct gpunvme_gpu_info info = { .size = sizeof(info) };
-	struct gpunvme_qp_latency latency = { .size = sizeof(latency) };
+	struct gpunvme_queue_latency latency = { .size = sizeof(latency) };
 	struct gpunvme_litmus litmus = GPUNVME_LITMUS_INIT;
 	struct gpunvme_copy copy = { .size = sizeof(copy) };
 	struct gpunvme_load load = { .size = sizeof(load) };
@@ -201,7 +201,7 @@ static int call_lanes(void)
 	struct gpunvme_mem *other;
 
 	IS_REFUSED(gpunvme_gpu_get_info(gpu, &info));
-	IS_REFUSED(gpunvme_qp_get_latency(qp, &latency));
+	IS_REFUSED(gpunvme_queue_get_latency(qp, &latency));
 	IS_REFUSED(gpunvme_run_copy(gpu, &dq, 1, &dbuf, &copy));
 	IS_REFUSED(gpunvme_load_run(gpu, &dq, 1, &dbuf, &load));
 	IS_REFUSED(gpunvme_gpu_litmus(dev, gpu, NULL, &litmus));
@@ -215,7 +215,7 @@ static int call_lanes(void)
 
 static int call_the_rest(void)
 {
-	struct gpunvme_volume_info info = { .size = sizeof(info) };
+	struct gpunvme_queue_info info = { .size = sizeof(info) };
 	struct gpunvme_mem_cache_info cached = { .size = sizeof(cached) };
 	struct gpunvme_pagecache_info pages = { .size = sizeof(pages) };
 	struct gpunvme_dpages dpages;
@@ -224,8 +224,8 @@ static int call_the_rest(void)
 	struct gpunvme_dbuf buf;
 
 	IS_REFUSED(gpunvme_mem_dbuf_for(mem, dev, gpu, &buf));
-	IS_REFUSED(gpunvme_volume_get_info(vol, &info));
-	IS_REFUSED(gpunvme_volume_view(vol, NULL, &dvol));
+	IS_REFUSED(gpunvme_queue_get_info(vol, &info));
+	IS_REFUSED(gpunvme_queue_view(vol, NULL, &dvol));
 	IS_REFUSED(gpunvme_mem_get(gpu, dev, &use, sizeof(use), 0, &use));
 	IS_REFUSED(gpunvme_mem_cache_forget(dev, NULL, 0));
 	IS_REFUSED(gpunvme_mem_cache_set_limit(dev, 0));
@@ -241,7 +241,7 @@ static int call_the_rest(void)
 static int close_in_child(void)
 {
 	IS_REFUSED(gpunvme_service_stop(service));
-	IS_REFUSED(gpunvme_volume_destroy(vol));
+	IS_REFUSED(gpunvme_queue_destroy(vol));
 	IS_REFUSED(gpunvme_dev_close(dev));
 	IS_REFUSED(gpunvme_gpu_close(gpu));
 	return 0;
@@ -350,8 +350,8 @@ static int opens_its_own(void)
 	snprintf(soft, sizeof(soft), "soft:%s", own);
 	ret = fd < 0 || ftruncate(fd, 16 << 20) || close(fd) ? __LINE__ : gpunvme_dev_open(soft, NULL, &dev);
 	ret = ret ? ret : gpunvme_gpu_open("cpu", NULL, &gpu);
-	ret = ret ? ret : gpunvme_qp_create(dev, gpu, NULL, &qp);
-	ret = ret ? ret : gpunvme_qp_destroy(qp);
+	ret = ret ? ret : gpunvme_queue_create(dev, gpu, NULL, &qp);
+	ret = ret ? ret : gpunvme_queue_destroy(qp);
 	ret = ret ? ret : gpunvme_dev_close(dev);
 	gpunvme_gpu_close(gpu);
 	unlink(own);

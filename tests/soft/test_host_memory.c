@@ -290,13 +290,13 @@ static void run_job(void *arg)
 	j->status = j->write ? gpunvme_write(j->dq, j->dbuf, 0, 0, BYTES, 0) : gpunvme_read(j->dq, j->dbuf, 0, 0, BYTES);
 }
 
-static void move(struct gpunvme_qp *qp, struct gpunvme_dbuf *dbuf, bool write)
+static void move(struct gpunvme_queue *qp, struct gpunvme_dbuf *dbuf, bool write)
 {
 	struct gpunvme_view view = { sizeof(view), GPUNVME_VIEW_WRITE, 0, 0, 0 };
 	struct gpunvme_dq dq;
 	struct job job = { &dq, dbuf, write, 0 };
 
-	good(gpunvme_qp_view(qp, &view, &dq));
+	good(gpunvme_queue_view(qp, &view, &dq));
 	good(gpunvme_cpu_launch(1, 1, run_job, &job));
 	good(job.status);
 }
@@ -314,13 +314,13 @@ static void test_wild(void **state)
 	struct gpunvme_dbuf dbuf[2];
 	struct gpunvme_gpu *gpu;
 	struct gpunvme_dev *dev;
-	struct gpunvme_qp *qp;
+	struct gpunvme_queue *qp;
 
 	(void)state;
 	good(open_drive("fault=hmb:4,hmb-wild", &dev));
 	assert_int_equal(info_of(dev).hmb, 4 * MIB);
 	good(gpunvme_gpu_open("cpu", NULL, &gpu));
-	good(gpunvme_qp_create(dev, gpu, NULL, &qp));
+	good(gpunvme_queue_create(dev, gpu, NULL, &qp));
 	for (unsigned i = 0; i < 2; i++) {
 		good(gpunvme_mem_alloc(gpu, BYTES, NULL, &mem[i]));
 		good(gpunvme_mem_map(mem[i], dev));
@@ -332,14 +332,14 @@ static void test_wild(void **state)
 		move(qp, &dbuf[0], true);
 		assert_memory_equal(gpunvme_mem_ptr(mem[0]), expected, BYTES);
 		good(gpunvme_dev_reset(dev));
-		good(gpunvme_qp_release_old(qp));
+		good(gpunvme_queue_retire(qp));
 		memset(gpunvme_mem_ptr(mem[1]), 0, BYTES);
 		move(qp, &dbuf[1], false);
 		assert_memory_equal(gpunvme_mem_ptr(mem[1]), expected, BYTES);
 	}
 	for (unsigned i = 0; i < 2; i++)
 		good(gpunvme_mem_free(mem[i]));
-	good(gpunvme_qp_destroy(qp));
+	good(gpunvme_queue_destroy(qp));
 	good(gpunvme_dev_close(dev));
 	gpunvme_gpu_close(gpu);
 }

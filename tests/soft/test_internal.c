@@ -20,7 +20,7 @@
 #include "common/shell.h"
 #include "dev/dev.h"
 #include "file/reader.h"
-#include "queue/qp.h"
+#include "queue/queue.h"
 #include "soft/soft.h"
 
 #define THREADS 4u
@@ -180,7 +180,7 @@ static void test_reset(void **state)
 }
 
 /* End a queue, and wait until the watchdog has recovered it, with all that belongs to that. */
-static void end_and_recover(struct gpunvme_dev *dev, struct gpunvme_qp *qp)
+static void end_and_recover(struct gpunvme_dev *dev, struct gnv_qp *qp)
 {
 	bool over = true;
 
@@ -201,24 +201,24 @@ static void test_watchdog(void **state)
 	struct gpunvme_event event = { .size = sizeof(event) };
 	struct gpunvme_dev *dev = open_watched_drive(0, 1);
 	struct gpunvme_gpu *gpu;
-	struct gpunvme_qp *qp;
+	struct gpunvme_queue *qp;
 	int fd;
 
 	(void)state;
 	good(gpunvme_gpu_open("cpu", NULL, &gpu));
 	good(gpunvme_dev_event_fd(dev, &fd));
-	good(gpunvme_qp_create(dev, gpu, NULL, &qp));
+	good(gpunvme_queue_create(dev, gpu, NULL, &qp));
 	good(open_file(dev));
 	end_and_recover(dev, dev->internal.qp);
 	assert_int_equal(gpunvme_dev_next_event(dev, &event), -EAGAIN);
-	end_and_recover(dev, qp);
+	end_and_recover(dev, qp->qp[0]);
 	good(gpunvme_dev_next_event(dev, &event));
 	assert_int_equal(event.type, GPUNVME_EVENT_RECOVERED);
-	assert_ptr_equal(event.qp, qp);
+	assert_ptr_equal(event.queue, qp);
 	assert_int_equal(gpunvme_dev_next_event(dev, &event), -EAGAIN);
 	good(open_file(dev));
 	assert_int_equal(seen(&counts.made), 8);
-	good(gpunvme_qp_destroy(qp));
+	good(gpunvme_queue_destroy(qp));
 	gpunvme_gpu_close(gpu);
 	good(gpunvme_dev_close(dev));
 }
@@ -228,18 +228,18 @@ static void test_makes_way(void **state)
 {
 	struct gpunvme_dev *dev = open_drive(1);
 	struct gpunvme_gpu *gpu;
-	struct gpunvme_qp *qp;
+	struct gpunvme_queue *qp;
 
 	(void)state;
 	good(gpunvme_gpu_open("cpu", NULL, &gpu));
 	for (unsigned i = 0; i < 3; i++) {
 		good(open_file(dev));
-		good(gpunvme_qp_create(dev, gpu, NULL, &qp));
+		good(gpunvme_queue_create(dev, gpu, NULL, &qp));
 		assert_int_equal(open_file(dev), -ENOSPC);
 		assert_non_null(strstr(gpunvme_errmsg(), "all 1 I/O queue pairs of the controller are in use"));
-		good(gpunvme_qp_recover(qp));
+		good(gpunvme_queue_recover(qp));
 		good(gpunvme_dev_reset(dev));
-		good(gpunvme_qp_destroy(qp));
+		good(gpunvme_queue_destroy(qp));
 	}
 	good(open_file(dev));
 	good(gpunvme_dev_reset(dev));
@@ -253,17 +253,17 @@ static void test_refused_renewal(void **state)
 {
 	struct gpunvme_dev *dev = open_drive(2);
 	struct gpunvme_gpu *gpu;
-	struct gpunvme_qp *qp;
+	struct gpunvme_queue *qp;
 
 	(void)state;
 	good(gpunvme_gpu_open("cpu", NULL, &gpu));
-	good(gpunvme_qp_create(dev, gpu, NULL, &qp));
+	good(gpunvme_queue_create(dev, gpu, NULL, &qp));
 	good(open_file(dev));
 	__atomic_store_n(&counts.refuse, 1, __ATOMIC_RELAXED);
 	gpunvme_dev_reset(dev);
 	gpunvme_dev_reset(dev);
 	good(gpunvme_dev_reset(dev));
-	good(gpunvme_qp_destroy(qp));
+	good(gpunvme_queue_destroy(qp));
 	good(open_file(dev));
 	gpunvme_gpu_close(gpu);
 	good(gpunvme_dev_close(dev));
@@ -306,15 +306,15 @@ static void test_threads(void **state)
 	struct gpunvme_dev *dev = open_drive(0);
 	pthread_t thread[THREADS];
 	struct gpunvme_gpu *gpu;
-	struct gpunvme_qp *qp;
+	struct gpunvme_queue *qp;
 
 	(void)state;
 	good(gpunvme_gpu_open("cpu", NULL, &gpu));
 	for (unsigned i = 0; i < THREADS; i++)
 		assert_int_equal(pthread_create(&thread[i], NULL, open_many, dev), 0);
 	for (unsigned i = 0; i < TIMES; i++) {
-		good(gpunvme_qp_create(dev, gpu, NULL, &qp));
-		good(gpunvme_qp_destroy(qp));
+		good(gpunvme_queue_create(dev, gpu, NULL, &qp));
+		good(gpunvme_queue_destroy(qp));
 	}
 	for (unsigned i = 0; i < THREADS; i++)
 		assert_int_equal(pthread_join(thread[i], NULL), 0);

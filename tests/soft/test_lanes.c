@@ -26,7 +26,7 @@
 struct stage {
 	struct gpunvme_dev *dev;
 	struct gpunvme_gpu *gpu;
-	struct gpunvme_qp *qp[MAX_QUEUES];
+	struct gpunvme_queue *qp[MAX_QUEUES];
 	struct gpunvme_dq dq[MAX_QUEUES];
 	struct gpunvme_mem *mem;
 	struct gpunvme_dbuf dbuf;
@@ -43,7 +43,7 @@ static int make_image(void **state)
 static void open_stage(struct stage *s, const char *keys, uint32_t depth, uint32_t flags)
 {
 	struct gpunvme_view view = GPUNVME_VIEW_INIT;
-	struct gpunvme_qp_opts opts = GPUNVME_QP_OPTS_INIT;
+	struct gpunvme_queue_opts opts = GPUNVME_QUEUE_OPTS_INIT;
 	struct gpunvme_ns_info ns = { .size = sizeof(ns) };
 	char uri[512], spec[16];
 	uint32_t i;
@@ -51,7 +51,7 @@ static void open_stage(struct stage *s, const char *keys, uint32_t depth, uint32
 	view.flags = GPUNVME_VIEW_WRITE;
 	opts.depth = depth;
 	opts.flags = flags;
-	s->forward = flags & GPUNVME_QP_FORWARD;
+	s->forward = flags & GPUNVME_QUEUE_FORWARD;
 	snprintf(uri, sizeof(uri), "soft:%s%s", image_path("disk.img"), keys);
 	snprintf(spec, sizeof(spec), "cpu:%u", s->width);
 	assert_int_equal(gpunvme_dev_open(uri, NULL, &s->dev), 0);
@@ -59,8 +59,8 @@ static void open_stage(struct stage *s, const char *keys, uint32_t depth, uint32
 	assert_int_equal(gpunvme_ns_get_info(s->dev, 0, &ns), 0);
 	s->lba_size = ns.lba_size;
 	for (i = 0; i < s->queues; i++) {
-		assert_int_equal(gpunvme_qp_create(s->dev, s->gpu, &opts, &s->qp[i]), 0);
-		assert_int_equal(gpunvme_qp_view(s->qp[i], &view, &s->dq[i]), 0);
+		assert_int_equal(gpunvme_queue_create(s->dev, s->gpu, &opts, &s->qp[i]), 0);
+		assert_int_equal(gpunvme_queue_view(s->qp[i], &view, &s->dq[i]), 0);
 	}
 	assert_int_equal(gpunvme_mem_alloc(s->gpu, 2ull * s->lanes * STRIPE * s->lba_size, NULL, &s->mem), 0);
 	assert_int_equal(gpunvme_mem_map(s->mem, s->dev), 0);
@@ -71,29 +71,29 @@ static void open_stage(struct stage *s, const char *keys, uint32_t depth, uint32
 static void open_faulty_stage(struct stage *s, const struct gnv_soft_fault *fault, uint32_t depth)
 {
 	struct gpunvme_view view = GPUNVME_VIEW_INIT;
-	struct gpunvme_qp_opts opts = GPUNVME_QP_OPTS_INIT;
+	struct gpunvme_queue_opts opts = GPUNVME_QUEUE_OPTS_INIT;
 
 	open_stage(s, "", 0, 0);
 	gnv_soft_set_fault(gnv_dev_soft(s->dev), fault);
 	view.flags = GPUNVME_VIEW_WRITE;
 	opts.depth = depth;
-	opts.flags = GPUNVME_QP_NO_SELFTEST;
+	opts.flags = GPUNVME_QUEUE_NO_SELFTEST;
 	s->queues = 1;
-	assert_int_equal(gpunvme_qp_create(s->dev, s->gpu, &opts, &s->qp[0]), 0);
-	assert_int_equal(gpunvme_qp_view(s->qp[0], &view, &s->dq[0]), 0);
+	assert_int_equal(gpunvme_queue_create(s->dev, s->gpu, &opts, &s->qp[0]), 0);
+	assert_int_equal(gpunvme_queue_view(s->qp[0], &view, &s->dq[0]), 0);
 }
 
 static void close_stage(struct stage *s)
 {
-	struct gpunvme_qp_info info = { .size = sizeof(info) };
+	struct gpunvme_queue_info info = { .size = sizeof(info) };
 	uint32_t i;
 
 	for (i = 0; i < s->queues; i++) {
-		assert_int_equal(gpunvme_qp_get_info(s->qp[i], &info), 0);
+		assert_int_equal(gpunvme_queue_get_info(s->qp[i], &info), 0);
 		assert_int_equal(info.poison, 0);
 		assert_int_equal(info.in_flight, 0);
 		assert_string_equal(info.rung, s->forward ? "soft+fwd" : "soft");
-		gpunvme_qp_destroy(s->qp[i]);
+		gpunvme_queue_destroy(s->qp[i]);
 	}
 	assert_int_equal(gpunvme_mem_unmap(s->mem, s->dev), 0);
 	gpunvme_mem_free(s->mem);
@@ -189,7 +189,7 @@ static void wide_doorbell_stride_works(void **state)
 static void sgl_data_works(void **state)
 {
 	(void)state;
-	run("", 16, GPUNVME_QP_SGL, (struct stage){ .queues = 1, .lanes = 4, .width = 1, .rounds = 3 });
+	run("", 16, GPUNVME_QUEUE_SGL, (struct stage){ .queues = 1, .lanes = 4, .width = 1, .rounds = 3 });
 }
 
 static void small_mdts_splits(void **state)
@@ -201,13 +201,13 @@ static void small_mdts_splits(void **state)
 static void several_server_threads_work(void **state)
 {
 	(void)state;
-	run("?threads=3", 16, GPUNVME_QP_STATS, (struct stage){ .queues = 4, .lanes = 8, .width = 1, .rounds = 3 });
+	run("?threads=3", 16, GPUNVME_QUEUE_STATS, (struct stage){ .queues = 4, .lanes = 8, .width = 1, .rounds = 3 });
 }
 
 /* A thread copies the doorbells: every width, the smallest ring, and lanes that leave and come back after it slept. */
 static void forwarded_doorbells_work(void **state)
 {
-	const uint32_t flags = GPUNVME_QP_FORWARD | GPUNVME_QP_STATS;
+	const uint32_t flags = GPUNVME_QUEUE_FORWARD | GPUNVME_QUEUE_STATS;
 
 	(void)state;
 	run("", 2, flags, (struct stage){ .queues = 1, .lanes = 3, .width = 1, .rounds = 2 });
@@ -302,13 +302,13 @@ static void leaving_kernel(void *arg)
 static void a_service_takes_completions(void **state)
 {
 	struct stage s = { .queues = 2, .lanes = 4, .width = 1 };
-	struct gpunvme_qp_info info = { .size = sizeof(info) };
+	struct gpunvme_queue_info info = { .size = sizeof(info) };
 	struct gpunvme_service *service = NULL;
 	struct gpunvme_dq old;
 	uint32_t i, left = 1;
 
 	(void)state;
-	open_stage(&s, "", 16, GPUNVME_QP_SERVED);
+	open_stage(&s, "", 16, GPUNVME_QUEUE_SERVED);
 	old = s.dq[0];
 	old.head.version ^= 1;
 	assert_int_equal(gpunvme_service_start(s.gpu, s.dq, 0, &service), -GPUNVME_EINVAL);
@@ -320,9 +320,9 @@ static void a_service_takes_completions(void **state)
 	assert_int_equal(gpunvme_cpu_launch(s.lanes, s.width, leaving_kernel, &s), 0);
 	assert_int_equal(s.failed, 0);
 	for (i = 0; i < 10000 && left; i++) { /* nobody but the service takes the rest */
-		assert_int_equal(gpunvme_qp_get_info(s.qp[0], &info), 0);
+		assert_int_equal(gpunvme_queue_get_info(s.qp[0], &info), 0);
 		left = info.in_flight;
-		assert_int_equal(gpunvme_qp_get_info(s.qp[1], &info), 0);
+		assert_int_equal(gpunvme_queue_get_info(s.qp[1], &info), 0);
 		left += info.in_flight;
 		usleep(1000);
 	}

@@ -22,7 +22,7 @@
 static struct {
 	struct gpunvme_dev *dev;
 	struct gpunvme_gpu *gpu;
-	struct gpunvme_qp *qp;
+	struct gpunvme_queue *qp;
 	struct gpunvme_mem *mem;
 	struct gpunvme_dq dq;
 	struct gpunvme_dbuf dbuf;
@@ -65,7 +65,7 @@ static void open_all(uint32_t depth)
 	static const struct gnv_soft_fault fault = { decide, &t.reads };
 	static const struct gnv_soft_admin_fault admin = { decide_admin, NULL };
 	struct gpunvme_view view = GPUNVME_VIEW_INIT;
-	struct gpunvme_qp_opts opts = GPUNVME_QP_OPTS_INIT;
+	struct gpunvme_queue_opts opts = GPUNVME_QUEUE_OPTS_INIT;
 	char uri[512];
 
 	memset(&t, 0, sizeof(t));
@@ -76,8 +76,8 @@ static void open_all(uint32_t depth)
 	assert_int_equal(gpunvme_gpu_open("cpu", NULL, &t.gpu), 0);
 	gnv_soft_set_fault(gnv_dev_soft(t.dev), &fault);
 	gnv_soft_set_admin_fault(gnv_dev_soft(t.dev), &admin);
-	assert_int_equal(gpunvme_qp_create(t.dev, t.gpu, &opts, &t.qp), 0);
-	assert_int_equal(gpunvme_qp_view(t.qp, &view, &t.dq), 0);
+	assert_int_equal(gpunvme_queue_create(t.dev, t.gpu, &opts, &t.qp), 0);
+	assert_int_equal(gpunvme_queue_view(t.qp, &view, &t.dq), 0);
 	assert_int_equal(gpunvme_mem_alloc(t.gpu, 2 * BLOCK, NULL, &t.mem), 0);
 	assert_int_equal(gpunvme_mem_map(t.mem, t.dev), 0);
 	assert_int_equal(gpunvme_mem_dbuf(t.mem, t.dev, &t.dbuf), 0);
@@ -85,7 +85,7 @@ static void open_all(uint32_t depth)
 
 static void close_all(void)
 {
-	assert_int_equal(gpunvme_qp_destroy(t.qp), 0);
+	assert_int_equal(gpunvme_queue_destroy(t.qp), 0);
 	assert_int_equal(gpunvme_mem_unmap(t.mem, t.dev), 0);
 	gpunvme_mem_free(t.mem);
 	gpunvme_gpu_close(t.gpu);
@@ -125,9 +125,9 @@ static void read_both(uint32_t depth, bool handles)
 		ret = gpunvme_read(&t.dq, &t.dbuf, 0, 2 * BLOCK, BLOCK);
 	}
 	assert_true(ret == -GPUNVME_EPROTO || ret == -GPUNVME_ESHUTDOWN);
-	assert_int_equal(gpunvme_qp_recover(t.qp), 0);
+	assert_int_equal(gpunvme_queue_recover(t.qp), 0);
 	assert_int_equal(t.aborted, t.lost);
-	assert_int_equal(gpunvme_qp_view(t.qp, NULL, &t.dq), 0);
+	assert_int_equal(gpunvme_queue_view(t.qp, NULL, &t.dq), 0);
 	assert_int_equal(gpunvme_read(&t.dq, &t.dbuf, 0, 2 * BLOCK, BLOCK), 0);
 	assert_int_equal(data()[0], 0x42);
 	close_all();

@@ -151,7 +151,7 @@ static bool is_locked(void)
 struct opened {
 	struct gpunvme_dev *dev;
 	struct gpunvme_gpu *gpu;
-	struct gpunvme_qp *qp;
+	struct gpunvme_queue *qp;
 	struct gpunvme_mem *mem;
 	struct gpunvme_dq dq;
 	struct gpunvme_dbuf dbuf;
@@ -166,8 +166,8 @@ static int open_all(struct opened *o)
 	view.flags = GPUNVME_VIEW_WRITE;
 	ret = gpunvme_dev_open(uri, NULL, &o->dev);
 	ret = ret ? ret : gpunvme_gpu_open("cpu", NULL, &o->gpu);
-	ret = ret ? ret : gpunvme_qp_create(o->dev, o->gpu, NULL, &o->qp);
-	ret = ret ? ret : gpunvme_qp_view(o->qp, &view, &o->dq);
+	ret = ret ? ret : gpunvme_queue_create(o->dev, o->gpu, NULL, &o->qp);
+	ret = ret ? ret : gpunvme_queue_view(o->qp, &view, &o->dq);
 	ret = ret ? ret : gpunvme_mem_alloc(o->gpu, 65536, NULL, &o->mem);
 	ret = ret ? ret : gpunvme_mem_map(o->mem, o->dev);
 	return ret ? ret : gpunvme_mem_dbuf(o->mem, o->dev, &o->dbuf);
@@ -175,7 +175,7 @@ static int open_all(struct opened *o)
 
 static int close_all(struct opened *o)
 {
-	int ret = gpunvme_qp_destroy(o->qp);
+	int ret = gpunvme_queue_destroy(o->qp);
 
 	ret = ret ? ret : gpunvme_mem_free(o->mem);
 	gpunvme_gpu_close(o->gpu);

@@ -50,7 +50,7 @@ static int setup(void **state)
 /* ---- A lane, and what it uses ---- */
 
 struct lane {
-	struct gpunvme_qp *qp;
+	struct gpunvme_queue *qp;
 	struct gpunvme_mem *mem;
 	unsigned char *bytes; /* ours, registered; NULL: the library's */
 	struct gpunvme_dbuf dbuf;
@@ -123,14 +123,14 @@ static void *work(void *arg)
 static void *look(void *arg)
 {
 	struct gpunvme_dev_status status = { .size = sizeof(status) };
-	struct gpunvme_qp_info info = { .size = sizeof(info) };
+	struct gpunvme_queue_info info = { .size = sizeof(info) };
 	struct rig *r = arg;
 	char page[512];
 
 	while (!told(&r->leave)) {
 		gpunvme_dev_state(r->dev, &status);
 		for (unsigned i = 0; i < LANES; i++)
-			gpunvme_qp_get_info(r->lane[i].qp, &info);
+			gpunvme_queue_get_info(r->lane[i].qp, &info);
 		gpunvme_dev_log_page(r->dev, 2, GPUNVME_NSID_ALL, page, sizeof(page));
 		gnv_sleep_ms(1);
 	}
@@ -142,7 +142,7 @@ static void see(struct lane *l)
 	struct gpunvme_view view = GPUNVME_VIEW_INIT;
 
 	view.flags = GPUNVME_VIEW_WRITE;
-	good(gpunvme_qp_view(l->qp, &view, &l->dq));
+	good(gpunvme_queue_view(l->qp, &view, &l->dq));
 	l->ended = l->leave = 0;
 }
 
@@ -163,7 +163,7 @@ static void begin(struct rig *r, const char *uri)
 		struct lane *l = &r->lane[i];
 
 		l->seed = known_next(&seed);
-		good(gpunvme_qp_create(r->dev, r->gpu, NULL, &l->qp));
+		good(gpunvme_queue_create(r->dev, r->gpu, NULL, &l->qp));
 		if (uri == file_uri) {
 			l->bytes = aligned_alloc(4096, BYTES);
 			good(gpunvme_mem_register(r->gpu, l->bytes, BYTES, &l->mem));
@@ -188,7 +188,7 @@ static void send_lanes_away(struct rig *r)
 	for (unsigned i = 0; i < LANES; i++) {
 		tell(&r->lane[i].leave);
 		if (known_next(&seed) % 2)
-			good(gpunvme_qp_stop(r->lane[i].qp, 1));
+			good(gpunvme_queue_stop(r->lane[i].qp, 1));
 	}
 	for (unsigned i = 0; i < LANES; i++)
 		pthread_join(r->lane[i].thread, NULL);
@@ -232,7 +232,7 @@ static void end_lane(struct rig *r, struct lane *l, uint32_t order)
 	if (order & 2)
 		give_back(l);
 	if (order & 4) {
-		good(gpunvme_qp_destroy(l->qp));
+		good(gpunvme_queue_destroy(l->qp));
 		l->qp = NULL;
 	}
 }
@@ -283,14 +283,14 @@ static void test_recoveries_and_resets(void **state)
 		if (n % 3 == 2)
 			good(gpunvme_dev_reset(r.dev));
 		else
-			good(gpunvme_qp_recover(l->qp));
+			good(gpunvme_queue_recover(l->qp));
 		for (l = r.lane; l < r.lane + LANES; l++) {
 			if (n % 3 != 2 && l != &r.lane[n % LANES])
 				continue;
 			pthread_join(l->thread, NULL);
 			if (l->ended != -GPUNVME_ESHUTDOWN && l->ended != -GPUNVME_ESTALE && l->ended != -GPUNVME_ENODEV)
 				fail_msg("a lane was told %d", l->ended);
-			good(gpunvme_qp_release_old(l->qp));
+			good(gpunvme_queue_retire(l->qp));
 			see(l);
 			start(l);
 		}
@@ -338,7 +338,7 @@ static void test_servers(void **state)
 			good(gpunvme_server_stop(server));
 		send_lanes_away(&r);
 		if (n & 1) {
-			assert_int_equal(gpunvme_qp_destroy(r.lane[0].qp), -EBUSY); /* nobody is there to let go of it */
+			assert_int_equal(gpunvme_queue_destroy(r.lane[0].qp), -EBUSY); /* nobody is there to let go of it */
 			good(gpunvme_dev_close(r.dev));
 			for (unsigned i = 0; i < LANES; i++)
 				good(gpunvme_mem_free(r.lane[i].mem));

@@ -18,7 +18,7 @@
 
 #include "common/image.h"
 #include "mem/space_soft.h"
-#include "queue/qp.h"
+#include "queue/queue.h"
 #include "soft/soft.h"
 #include "util/mmio.h"
 
@@ -64,7 +64,7 @@ static void nap(unsigned ms)
 /* Put a completion where the controller will put its next one. */
 static void forge(struct stage *s, uint32_t cid, bool whole)
 {
-	struct gpunvme_qp *qp = gnv_qp_first(s->dev);
+	struct gnv_qp *qp = gnv_qp_first(s->dev);
 	uint32_t *entry = qp->cq.cpu;
 
 	while (gnv_mmio_read32(entry + 3) >> 16 & 1)
@@ -157,7 +157,7 @@ static bool takes_time(enum crime crime)
 }
 
 /* A run in which `crime` is done once, in test `where`. The queue before the tests' reads the block. */
-static void run_on(uint32_t qp_flags, enum crime crime, unsigned where, struct gpunvme_litmus *l)
+static void run_on(uint32_t queue_flags, enum crime crime, unsigned where, struct gpunvme_litmus *l)
 {
 	static struct stage stage;
 	struct gpunvme_litmus_opts opts = GPUNVME_LITMUS_OPTS_INIT;
@@ -174,7 +174,7 @@ static void run_on(uint32_t qp_flags, enum crime crime, unsigned where, struct g
 	gnv_soft_set_fault(gnv_port_soft(stage.dev->nvme.port), &stage.fault);
 	opts.commands = COMMANDS;
 	opts.timeout_ms = takes_time(crime) ? TIMEOUT_MS : LONG_MS;
-	opts.qp_flags = qp_flags;
+	opts.queue_flags = queue_flags;
 	opts.progress = count_progress;
 	opts.progress_ctx = &done;
 	*l = (struct gpunvme_litmus)GPUNVME_LITMUS_INIT;
@@ -198,7 +198,7 @@ static void test_honest(void **state)
 	(void)state;
 	run_with(HONEST, 0, &l);
 	assert_int_equal(l.failed, 0);
-	assert_int_equal(l.qp_flags, GPUNVME_QP_CQE16 | GPUNVME_QP_NO_READBACK);
+	assert_int_equal(l.queue_flags, GPUNVME_QUEUE_CQE16 | GPUNVME_QUEUE_NO_READBACK);
 	for (i = 0; i < GPUNVME_LITMUS_TESTS; i++) {
 		assert_int_equal(l.test[i].verdict, GPUNVME_LITMUS_PASSED);
 		assert_int_equal(l.test[i].commands, COMMANDS);
@@ -245,8 +245,8 @@ static void test_crimes(void **state)
 		if (takes_time(cases[i].crime))
 			continue;
 		assert_int_equal(l.failed, cases[i].where != GPUNVME_LITMUS_CQE16);
-		assert_int_equal(!(l.qp_flags & GPUNVME_QP_CQE16), cases[i].where == GPUNVME_LITMUS_CQE16);
-		assert_int_equal(!(l.qp_flags & GPUNVME_QP_NO_READBACK), cases[i].where == GPUNVME_LITMUS_ORDER);
+		assert_int_equal(!(l.queue_flags & GPUNVME_QUEUE_CQE16), cases[i].where == GPUNVME_LITMUS_CQE16);
+		assert_int_equal(!(l.queue_flags & GPUNVME_QUEUE_NO_READBACK), cases[i].where == GPUNVME_LITMUS_ORDER);
 	}
 }
 
@@ -258,35 +258,35 @@ static void test_vram(void **state)
 	(void)state;
 	if (!strcmp(lanes(), "cpu"))
 		SKIP("no memory of a GPU");
-	run_on(GPUNVME_QP_VRAM, HONEST, 0, &l);
+	run_on(GPUNVME_QUEUE_VRAM, HONEST, 0, &l);
 	assert_int_equal(l.failed, 0);
-	assert_int_equal(l.qp_flags, GPUNVME_QP_VRAM | GPUNVME_QP_CQE16 | GPUNVME_QP_NO_READBACK);
-	run_on(GPUNVME_QP_VRAM, STALE, GPUNVME_LITMUS_ORDER, &l);
+	assert_int_equal(l.queue_flags, GPUNVME_QUEUE_VRAM | GPUNVME_QUEUE_CQE16 | GPUNVME_QUEUE_NO_READBACK);
+	run_on(GPUNVME_QUEUE_VRAM, STALE, GPUNVME_LITMUS_ORDER, &l);
 	assert_non_null(strstr(l.test[GPUNVME_LITMUS_ORDER].why, "an old entry"));
-	assert_int_equal(l.qp_flags, 0); /* the host's memory was not tried */
-	run_on(GPUNVME_QP_VRAM, EARLY, GPUNVME_LITMUS_DATA, &l);
+	assert_int_equal(l.queue_flags, 0); /* the host's memory was not tried */
+	run_on(GPUNVME_QUEUE_VRAM, EARLY, GPUNVME_LITMUS_DATA, &l);
 	assert_non_null(strstr(l.test[GPUNVME_LITMUS_DATA].why, "after its completion"));
 	assert_int_equal(l.test[GPUNVME_LITMUS_ORDER].verdict, GPUNVME_LITMUS_PASSED);
-	assert_int_equal(l.qp_flags, 0);
+	assert_int_equal(l.queue_flags, 0);
 }
 
 /* What was proven goes into queues, and a view says so. */
 static void test_flags(void **state)
 {
-	struct gpunvme_qp_opts opts = GPUNVME_QP_OPTS_INIT;
+	struct gpunvme_queue_opts opts = GPUNVME_QUEUE_OPTS_INIT;
 	struct gpunvme_litmus l = GPUNVME_LITMUS_INIT;
 	struct gpunvme_dev *dev;
 	struct gpunvme_gpu *gpu;
-	struct gpunvme_qp *qp;
+	struct gpunvme_queue *qp;
 	struct gpunvme_dq dq;
 
 	(void)state;
 	open_disk(&dev, &gpu);
-	opts.flags = GPUNVME_QP_CQE16 | GPUNVME_QP_NO_READBACK;
-	assert_int_equal(gpunvme_qp_create(dev, gpu, &opts, &qp), 0); /* its self-test reads by 16-byte loads */
-	assert_int_equal(gpunvme_qp_view(qp, NULL, &dq), 0);
+	opts.flags = GPUNVME_QUEUE_CQE16 | GPUNVME_QUEUE_NO_READBACK;
+	assert_int_equal(gpunvme_queue_create(dev, gpu, &opts, &qp), 0); /* its self-test reads by 16-byte loads */
+	assert_int_equal(gpunvme_queue_view(qp, NULL, &dq), 0);
 	assert_true(dq.flags & GPUNVME_DQ_CQE16);
-	gpunvme_qp_destroy(qp);
+	gpunvme_queue_destroy(qp);
 	assert_int_equal(gpunvme_gpu_litmus(dev, NULL, NULL, &l), -EINVAL);
 	assert_int_equal(gpunvme_gpu_litmus(dev, gpu, NULL, NULL), -EINVAL);
 	l.stride--;
@@ -317,7 +317,7 @@ static void test_not_run(void **state)
 			dev->nvme.info.oncs &= (uint16_t)~GPUNVME_ONCS_COMPARE;
 		assert_int_equal(gpunvme_gpu_litmus(dev, gpu, &opts, &l), 0);
 		assert_int_equal(l.failed, 0);
-		assert_int_equal(l.qp_flags, GPUNVME_QP_CQE16 | GPUNVME_QP_NO_READBACK);
+		assert_int_equal(l.queue_flags, GPUNVME_QUEUE_CQE16 | GPUNVME_QUEUE_NO_READBACK);
 		assert_int_equal(l.test[GPUNVME_LITMUS_STORE].verdict, i ? GPUNVME_LITMUS_NOT_RUN : GPUNVME_LITMUS_PASSED);
 		assert_int_equal(l.test[GPUNVME_LITMUS_STORE].commands, i ? 0 : 65);
 		assert_int_equal(!*l.test[GPUNVME_LITMUS_STORE].why, !i);

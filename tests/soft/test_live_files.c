@@ -139,14 +139,14 @@ static void test_lanes_read(void **state)
 	struct gpunvme_dfile file = { 0 };
 	struct gpunvme_dbuf dbuf;
 	struct gpunvme_mem *mem;
-	struct gpunvme_qp *qp;
+	struct gpunvme_queue *qp;
 	struct gpunvme_dq dq;
 	struct gpunvme_cursor cursor = { .dq = &dq, .file = &file, .bounce = 32768 };
 	const uint8_t *bytes;
 
 	(void)state;
-	good(gpunvme_qp_create(dev, gpu, NULL, &qp));
-	good(gpunvme_qp_view(qp, NULL, &dq));
+	good(gpunvme_queue_create(dev, gpu, NULL, &qp));
+	good(gpunvme_queue_view(qp, NULL, &dq));
 	good(gpunvme_mem_alloc(gpu, 65536, NULL, &mem));
 	good(gpunvme_mem_map(mem, dev));
 	good(gpunvme_mem_dbuf(mem, dev, &dbuf));
@@ -158,7 +158,7 @@ static void test_lanes_read(void **state)
 		assert_int_equal(bytes[i], byte_at(i));
 	good(gpunvme_file_check(files, 0, 3));
 	gpunvme_file_close(files);
-	good(gpunvme_qp_destroy(qp));
+	good(gpunvme_queue_destroy(qp));
 	good(gpunvme_mem_free(mem));
 }
 

@@ -40,8 +40,8 @@ void __wrap_gnv_mem_release(struct gpunvme_mem *mem);
 static struct {
 	struct gpunvme_dev *dev;
 	struct gpunvme_gpu *gpu;
-	struct gpunvme_qp *qp;
-	struct gpunvme_volume *vol;
+	struct gpunvme_queue *qp;
+	struct gpunvme_queue *vol;
 	struct gpunvme_mem *mem;
 	unsigned char *bytes; /* the caller's */
 	bool mine;	      /* they were given back, and carry OWN */
@@ -84,23 +84,23 @@ static void open_all(enum gnv_soft_verdict deletion, bool volume)
 	static const struct gnv_soft_fault fault = { stall, NULL };
 	static const struct gnv_soft_admin_fault admin = { decide_admin, NULL };
 	struct gpunvme_dev_opts dev_opts = GPUNVME_DEV_OPTS_INIT;
-	struct gpunvme_volume_opts vol_opts = GPUNVME_VOLUME_OPTS_INIT;
-	struct gpunvme_qp_opts opts = GPUNVME_QP_OPTS_INIT;
+	struct gpunvme_queue_opts vol_opts = GPUNVME_QUEUE_OPTS_INIT;
+	struct gpunvme_queue_opts opts = GPUNVME_QUEUE_OPTS_INIT;
 	char uri[512];
 
 	memset(&t, 0, sizeof(t));
 	t.deletion = deletion;
 	dev_opts.admin_timeout_ms = ADMIN_MS;
 	opts.cmd_timeout_ms = vol_opts.cmd_timeout_ms = TIMEOUT_MS;
-	opts.flags = vol_opts.flags = GPUNVME_QP_NO_SELFTEST;
+	opts.flags = vol_opts.flags = GPUNVME_QUEUE_NO_SELFTEST;
 	vol_opts.queues = 2;
 	snprintf(uri, sizeof(uri), "soft:%s", image_path("disk.img"));
 	assert_int_equal(gpunvme_dev_open(uri, &dev_opts, &t.dev), 0);
 	assert_int_equal(gpunvme_gpu_open("cpu", NULL, &t.gpu), 0);
 	if (volume)
-		assert_int_equal(gpunvme_volume_create(&t.dev, 1, t.gpu, &vol_opts, &t.vol), 0);
+		assert_int_equal(gpunvme_queue_create_striped(&t.dev, 1, t.gpu, &vol_opts, &t.vol), 0);
 	else
-		assert_int_equal(gpunvme_qp_create(t.dev, t.gpu, &opts, &t.qp), 0);
+		assert_int_equal(gpunvme_queue_create(t.dev, t.gpu, &opts, &t.qp), 0);
 	if (deletion == GNV_SOFT_DROP)
 		t.dev->nvme.admin.timeout_ms = DROP_MS;
 	gnv_soft_set_fault(gnv_dev_soft(t.dev), &fault);
@@ -120,11 +120,11 @@ static int read_all(void)
 	struct gpunvme_dq dq;
 
 	if (t.vol) {
-		assert_int_equal(gpunvme_volume_view(t.vol, NULL, &dvol), 0);
-		assert_int_equal(gpunvme_volume_map(t.vol, t.mem, &dvbuf), 0);
+		assert_int_equal(gpunvme_queue_view(t.vol, NULL, &dvol), 0);
+		assert_int_equal(gpunvme_mem_map_queue(t.mem, t.vol, &dvbuf), 0);
 		return gpunvme_read(&dvol, &dvbuf, 0, 0, BYTES);
 	}
-	assert_int_equal(gpunvme_qp_view(t.qp, NULL, &dq), 0);
+	assert_int_equal(gpunvme_queue_view(t.qp, NULL, &dq), 0);
 	assert_int_equal(gpunvme_mem_dbuf(t.mem, t.dev, &dbuf), 0);
 	return gpunvme_read(&dq, &dbuf, 0, 0, BYTES);
 }
@@ -154,9 +154,9 @@ static bool gone(int ret)
 
 static void let_go_of_queue(void)
 {
-	if (t.qp && gone(gpunvme_qp_destroy(t.qp)))
+	if (t.qp && gone(gpunvme_queue_destroy(t.qp)))
 		t.qp = NULL;
-	if (t.vol && gone(gpunvme_volume_destroy(t.vol)))
+	if (t.vol && gone(gpunvme_queue_destroy(t.vol)))
 		t.vol = NULL;
 }
 
@@ -241,8 +241,8 @@ static void volume_is_refused(void **state)
 	(void)state;
 	open_all(GNV_SOFT_FAIL, true);
 	read_in_vain();
-	assert_int_equal(gpunvme_volume_destroy(t.vol), -EBUSY);
-	assert_int_equal(gpunvme_volume_destroy(t.vol), -EBUSY);
+	assert_int_equal(gpunvme_queue_destroy(t.vol), -EBUSY);
+	assert_int_equal(gpunvme_queue_destroy(t.vol), -EBUSY);
 	let_go_of_memory();
 	assert_false(t.mine);
 	t.deletion = GNV_SOFT_GO;
@@ -257,7 +257,7 @@ static void nobody_waits(void **state)
 
 	(void)state;
 	open_all(GNV_SOFT_GO, false);
-	assert_int_equal(gpunvme_qp_view(t.qp, NULL, &dq), 0);
+	assert_int_equal(gpunvme_queue_view(t.qp, NULL, &dq), 0);
 	assert_int_equal(gpunvme_mem_dbuf(t.mem, t.dev, &dbuf), 0);
 	assert_int_equal(gpunvme_submit_read(&dq, &dbuf, 0, 0, BYTES, NULL), 0);
 	usleep(100000); /* the controller has it */
@@ -267,16 +267,16 @@ static void nobody_waits(void **state)
 /* What a queue accepts that its owner has begun to destroy. */
 static void refused_queue_only_ends(void **state)
 {
-	struct gpunvme_qp_info info = { .size = sizeof(info) };
+	struct gpunvme_queue_info info = { .size = sizeof(info) };
 	struct gpunvme_dq dq;
 
 	(void)state;
 	open_all(GNV_SOFT_FAIL, false);
 	read_in_vain();
-	assert_int_equal(gpunvme_qp_destroy(t.qp), -EBUSY);
-	assert_int_equal(gpunvme_qp_view(t.qp, NULL, &dq), -ESHUTDOWN);
-	assert_int_equal(gpunvme_qp_recover(t.qp), -ESHUTDOWN);
-	assert_int_equal(gpunvme_qp_get_info(t.qp, &info), 0);
+	assert_int_equal(gpunvme_queue_destroy(t.qp), -EBUSY);
+	assert_int_equal(gpunvme_queue_view(t.qp, NULL, &dq), -ESHUTDOWN);
+	assert_int_equal(gpunvme_queue_recover(t.qp), -ESHUTDOWN);
+	assert_int_equal(gpunvme_queue_get_info(t.qp, &info), 0);
 	assert_int_equal(info.in_flight, 1);
 	assert_int_equal(gpunvme_mem_unmap(t.mem, t.dev), -EBUSY);
 	t.deletion = GNV_SOFT_GO;

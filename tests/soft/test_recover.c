@@ -33,7 +33,7 @@ enum mood { WELL, LOSE, LATE, GONE }; /* what happens to reads and writes */
 static struct {
 	struct gpunvme_dev *dev;
 	struct gpunvme_gpu *gpu;
-	struct gpunvme_qp *qp[QUEUES];
+	struct gpunvme_queue *qp[QUEUES];
 	struct gpunvme_dq dq[QUEUES];
 	struct gpunvme_mem *mem;
 	struct gpunvme_dbuf dbuf;
@@ -80,7 +80,7 @@ static void look(uint32_t q)
 	int ret, tries = 0;
 
 	view.flags = GPUNVME_VIEW_WRITE;
-	while ((ret = gpunvme_qp_view(t.qp[q], &view, &t.dq[q])) == -ESHUTDOWN && tries++ < 60000)
+	while ((ret = gpunvme_queue_view(t.qp[q], &view, &t.dq[q])) == -ESHUTDOWN && tries++ < 60000)
 		usleep(1000); /* the watchdog is at it */
 	assert_int_equal(ret, 0);
 	t.dq[q].cmd_timeout = (uint64_t)LONG_MS * t.dq[q].ticks_per_ms;
@@ -100,7 +100,7 @@ static void open_all(uint32_t width, uint32_t queues, uint32_t timeout_ms, uint3
 	static const struct gnv_soft_fault fault = { decide, NULL };
 	static const struct gnv_soft_admin_fault admin = { decide_admin, NULL };
 	struct gpunvme_dev_opts dev_opts = GPUNVME_DEV_OPTS_INIT;
-	struct gpunvme_qp_opts opts = GPUNVME_QP_OPTS_INIT;
+	struct gpunvme_queue_opts opts = GPUNVME_QUEUE_OPTS_INIT;
 	char uri[512], spec[16];
 	uint32_t q;
 
@@ -121,7 +121,7 @@ static void open_all(uint32_t width, uint32_t queues, uint32_t timeout_ms, uint3
 	gnv_soft_set_fault(gnv_dev_soft(t.dev), &fault);
 	gnv_soft_set_admin_fault(gnv_dev_soft(t.dev), &admin);
 	for (q = 0; q < QUEUES; q++) {
-		assert_int_equal(gpunvme_qp_create(t.dev, t.gpu, &opts, &t.qp[q]), 0);
+		assert_int_equal(gpunvme_queue_create(t.dev, t.gpu, &opts, &t.qp[q]), 0);
 		look(q);
 	}
 	assert_int_equal(gpunvme_mem_alloc(t.gpu, 2 * LANES * BLOCK, NULL, &t.mem), 0);
@@ -134,7 +134,7 @@ static void close_all(void)
 	uint32_t q;
 
 	for (q = 0; q < QUEUES; q++)
-		gpunvme_qp_destroy(t.qp[q]);
+		gpunvme_queue_destroy(t.qp[q]);
 	assert_int_equal(gpunvme_mem_unmap(t.mem, t.dev), 0);
 	gpunvme_mem_free(t.mem);
 	gpunvme_gpu_close(t.gpu);
@@ -146,11 +146,11 @@ static void set_mood(enum mood mood)
 	__atomic_store_n(&t.mood, mood, __ATOMIC_RELAXED);
 }
 
-static struct gpunvme_qp_info info_of(uint32_t q)
+static struct gpunvme_queue_info info_of(uint32_t q)
 {
-	struct gpunvme_qp_info info = { .size = sizeof(info) };
+	struct gpunvme_queue_info info = { .size = sizeof(info) };
 
-	assert_int_equal(gpunvme_qp_get_info(t.qp[q], &info), 0);
+	assert_int_equal(gpunvme_queue_get_info(t.qp[q], &info), 0);
 	return info;
 }
 
@@ -226,7 +226,7 @@ static void waiting_lanes(uint32_t width, uint32_t flags)
 	while (info_of(0).in_flight + info_of(1).in_flight < LANES)
 		usleep(1000);
 	for (q = 0; q < QUEUES; q++)
-		assert_int_equal(gpunvme_qp_recover(t.qp[q]), 0);
+		assert_int_equal(gpunvme_queue_recover(t.qp[q]), 0);
 	pthread_join(lanes, NULL);
 	for (lane = 0; lane < LANES; lane++)
 		assert_true(t.result[lane] == GPUNVME_SC_ABORT_REQUESTED || t.result[lane] == GPUNVME_SC_ABORT_SQ_DELETED ||
@@ -235,7 +235,7 @@ static void waiting_lanes(uint32_t width, uint32_t flags)
 	assert_int_equal(gpunvme_write(&t.dq[0], &t.dbuf, 0, 0, BLOCK, 0), -GPUNVME_ESHUTDOWN); /* a view of the old queue */
 	assert_int_equal(info_of(0).recoveries, 1);
 	assert_int_equal(info_of(0).in_flight, 0);
-	assert_int_equal(gpunvme_qp_release_old(t.qp[0]), 0);
+	assert_int_equal(gpunvme_queue_retire(t.qp[0]), 0);
 	check_work(width);
 	close_all();
 }
@@ -255,7 +255,7 @@ static void lost_commands_width_4(void **state)
 static void lost_commands_of_a_forwarded_queue(void **state)
 {
 	(void)state;
-	waiting_lanes(4, GPUNVME_QP_FORWARD);
+	waiting_lanes(4, GPUNVME_QUEUE_FORWARD);
 }
 
 /* A buffer of a command that timed out is the device's until the queue is recovered, and nothing of the old queue moves then. */
@@ -278,7 +278,7 @@ static void late_completions_touch_nothing(void **state)
 	assert_int_equal(ret, -GPUNVME_ETIMEDOUT);
 	assert_int_equal(gpunvme_mem_unmap(t.mem, t.dev), -EBUSY);
 	set_mood(WELL);
-	assert_int_equal(gpunvme_qp_recover(t.qp[0]), 0);
+	assert_int_equal(gpunvme_queue_recover(t.qp[0]), 0);
 	assert_int_equal(gpunvme_mem_unmap(t.mem, t.dev), 0);
 	assert_int_equal(gpunvme_mem_map(t.mem, t.dev), 0);
 	assert_int_equal(gpunvme_mem_dbuf(t.mem, t.dev, &t.dbuf), 0);
@@ -309,7 +309,7 @@ static void old_handles_are_refused(void **state)
 	while (!info_of(0).in_flight)
 		usleep(1000);
 	usleep(100000); /* the controller has it */
-	assert_int_equal(gpunvme_qp_recover(t.qp[0]), 0);
+	assert_int_equal(gpunvme_queue_recover(t.qp[0]), 0);
 	look(0);
 	ret = gpunvme_poll(&t.dq[0], &req);
 	assert_true(ret == -GPUNVME_ESTALE || ret == -GPUNVME_EXDEV);
@@ -333,7 +333,7 @@ static void deletion_fails(enum gnv_soft_verdict verdict, uint32_t width)
 	__atomic_store_n(&t.deletion, verdict, __ATOMIC_RELAXED);
 	if (verdict == GNV_SOFT_DROP)
 		t.dev->nvme.admin.timeout_ms = ADMIN_MS;
-	assert_int_equal(gpunvme_qp_recover(t.qp[0]), 0);
+	assert_int_equal(gpunvme_queue_recover(t.qp[0]), 0);
 	__atomic_store_n(&t.deletion, GNV_SOFT_GO, __ATOMIC_RELAXED);
 	t.dev->nvme.admin.timeout_ms = LONG_MS;
 	pthread_join(lanes, NULL);
@@ -400,7 +400,7 @@ static void identifiers_run_out(uint32_t queues, uint32_t flags)
 	assert_int_equal(pthread_create(&lane, NULL, write_for_ever, &writer), 0);
 	for (i = 0; i < 50; i++) {
 		old = t.dq[0];
-		assert_int_equal(gpunvme_qp_recover(t.qp[0]), 0);
+		assert_int_equal(gpunvme_queue_recover(t.qp[0]), 0);
 		submit_late(&old);
 		check_work(1);
 	}
@@ -408,8 +408,8 @@ static void identifiers_run_out(uint32_t queues, uint32_t flags)
 	pthread_join(lane, NULL);
 	assert_int_equal(info_of(0).recoveries, 50);
 	assert_int_equal(info_of(0).poison, 0);
-	assert_int_equal(gpunvme_qp_release_old(t.qp[0]), 0);
-	assert_int_equal(gpunvme_qp_recover(t.qp[1]), 0);
+	assert_int_equal(gpunvme_queue_retire(t.qp[0]), 0);
+	assert_int_equal(gpunvme_queue_recover(t.qp[1]), 0);
 	check_work(1);
 	close_all();
 }
@@ -418,7 +418,7 @@ static void every_identifier_in_use(void **state)
 {
 	(void)state;
 	identifiers_run_out(QUEUES, 0);
-	identifiers_run_out(QUEUES, GPUNVME_QP_FORWARD);
+	identifiers_run_out(QUEUES, GPUNVME_QUEUE_FORWARD);
 }
 
 static void one_identifier_left(void **state)
@@ -445,7 +445,7 @@ static void persist(void *arg)
 		if (!ret)
 			break;
 		__atomic_fetch_add(&t.recovered, 1, __ATOMIC_RELAXED);
-		while (gpunvme_qp_view(t.qp[lane % QUEUES], &view, &dq))
+		while (gpunvme_queue_view(t.qp[lane % QUEUES], &view, &dq))
 			usleep(1000);
 	}
 	t.result[lane] = ret;

@@ -26,7 +26,7 @@
 static struct {
 	struct gpunvme_dev *dev;
 	struct gpunvme_gpu *gpu;
-	struct gpunvme_qp *qp[QUEUES];
+	struct gpunvme_queue *qp[QUEUES];
 } t;
 
 static int make_image(void **state)
@@ -46,16 +46,16 @@ static enum gnv_soft_verdict lose(void *ctx, uint16_t sqid, const struct gpunvme
 static void open_all(void)
 {
 	static const struct gnv_soft_fault fault = { lose, NULL };
-	struct gpunvme_qp_opts opts = GPUNVME_QP_OPTS_INIT;
+	struct gpunvme_queue_opts opts = GPUNVME_QUEUE_OPTS_INIT;
 	char uri[512];
 	unsigned i;
 
 	snprintf(uri, sizeof(uri), "soft:%s", image_path("disk.img"));
 	assert_int_equal(gpunvme_dev_open(uri, NULL, &t.dev), 0);
 	assert_int_equal(gpunvme_gpu_open("cpu", NULL, &t.gpu), 0);
-	opts.flags = GPUNVME_QP_NO_SELFTEST;
+	opts.flags = GPUNVME_QUEUE_NO_SELFTEST;
 	for (i = 0; i < QUEUES; i++)
-		assert_int_equal(gpunvme_qp_create(t.dev, t.gpu, &opts, &t.qp[i]), 0);
+		assert_int_equal(gpunvme_queue_create(t.dev, t.gpu, &opts, &t.qp[i]), 0);
 	gnv_soft_set_fault(gnv_dev_soft(t.dev), &fault);
 }
 
@@ -64,7 +64,7 @@ static void close_all(void)
 	unsigned i;
 
 	for (i = 0; i < QUEUES; i++)
-		assert_int_equal(gpunvme_qp_destroy(t.qp[i]), 0);
+		assert_int_equal(gpunvme_queue_destroy(t.qp[i]), 0);
 	assert_int_equal(gpunvme_dev_close(t.dev), 0);
 	gpunvme_gpu_close(t.gpu);
 }
@@ -97,7 +97,7 @@ static uint64_t leave_read(unsigned queue)
 	struct gpunvme_req req;
 	struct gpunvme_dq dq;
 
-	assert_int_equal(gpunvme_qp_view(t.qp[queue], NULL, &dq), 0);
+	assert_int_equal(gpunvme_queue_view(t.qp[queue], NULL, &dq), 0);
 	assert_int_equal(gpunvme_submit_read(&dq, &dbuf, 0, 0, BYTES, &req), 0);
 	assert_int_equal(gpunvme_mem_free(mem), 0);
 	return dbuf.prp_a;
@@ -130,7 +130,7 @@ static void test_left(void **state)
 	assert_int_equal(waiting(), LATER + 1);
 	second = leave_read(1);
 	assert_int_not_equal(second, first);
-	assert_int_equal(gpunvme_qp_recover(t.qp[0]), 0);
+	assert_int_equal(gpunvme_queue_recover(t.qp[0]), 0);
 	assert_int_equal(waiting(), LATER + 1);
 	for (i = 0; i < LATER; i++)
 		assert_int_not_equal(lists_of_next(), second);
@@ -151,7 +151,7 @@ static void test_none_left(void **state)
 	(void)state;
 	open_all();
 	first = lists_of_next();
-	assert_int_equal(gpunvme_qp_view(t.qp[0], NULL, &dq), 0);
+	assert_int_equal(gpunvme_queue_view(t.qp[0], NULL, &dq), 0);
 	for (i = 0; i < 100; i++) {
 		mem = map(&dbuf);
 		assert_int_equal(dbuf.prp_a, first);

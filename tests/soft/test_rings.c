@@ -246,7 +246,7 @@ static int end(void **state)
 }
 
 /* A queue that was tested is as good as new. */
-static void use(struct gpunvme_qp *qp)
+static void use(struct gpunvme_queue *qp)
 {
 	struct gpunvme_view view = GPUNVME_VIEW_INIT;
 	struct gpunvme_dbuf dbuf;
@@ -256,7 +256,7 @@ static void use(struct gpunvme_qp *qp)
 	assert_int_equal(gpunvme_mem_alloc(gpu, 4096, NULL, &mem), 0);
 	assert_int_equal(gpunvme_mem_map(mem, dev), 0);
 	assert_int_equal(gpunvme_mem_dbuf(mem, dev, &dbuf), 0);
-	assert_int_equal(gpunvme_qp_view(qp, &view, &dq), 0);
+	assert_int_equal(gpunvme_queue_view(qp, &view, &dq), 0);
 	for (unsigned i = 0; i < 100; i++)
 		assert_int_equal(gpunvme_read(&dq, &dbuf, 0, (uint64_t)i << dq.lba_shift, 1ull << dq.lba_shift), 0);
 	gpunvme_mem_free(mem);
@@ -264,43 +264,43 @@ static void use(struct gpunvme_qp *qp)
 
 static void test_ladder(void **state)
 {
-	struct gpunvme_qp_opts opts = GPUNVME_QP_OPTS_INIT;
-	struct gpunvme_qp *qp, *second;
+	struct gpunvme_queue_opts opts = GPUNVME_QUEUE_OPTS_INIT;
+	struct gpunvme_queue *qp, *second;
 
 	(void)state;
 	opts.depth = 16;
-	assert_int_equal(gpunvme_qp_create(dev, gpu, &opts, &qp), 0);
+	assert_int_equal(gpunvme_queue_create(dev, gpu, &opts, &qp), 0);
 	assert_string_equal(gpu_of.tries, "NSD");
 	assert_non_null(strstr(log_text, "did not reach the controller"));
 	assert_non_null(strstr(log_text, "was seen after"));
 	assert_false(gpu_of.distrusted[DIRECT]);
 	use(qp);
 	log_text[0] = 0;
-	assert_int_equal(gpunvme_qp_create(dev, gpu, &opts, &second), 0); /* it shares what was proven */
+	assert_int_equal(gpunvme_queue_create(dev, gpu, &opts, &second), 0); /* it shares what was proven */
 	assert_string_equal(gpu_of.tries, "NSD");
 	assert_null(strstr(log_text, "doorbell"));
 	use(second);
-	gpunvme_qp_destroy(qp);
-	gpunvme_qp_destroy(second);
+	gpunvme_queue_destroy(qp);
+	gpunvme_queue_destroy(second);
 }
 
 /* One late doorbell in a hundred is no late mapping; two are, and get one more round. */
 static void test_hiccup(void **state)
 {
-	struct gpunvme_qp *qp;
+	struct gpunvme_queue *qp;
 
 	(void)state;
 	for (unsigned hiccups = 1; hiccups <= 2; hiccups++) {
 		gpu_of.distrusted[NOWHERE] = true;
 		gpu_of.hiccups = hiccups;
 		gpu_of.tries[0] = log_text[0] = 0;
-		assert_int_equal(gpunvme_qp_create(dev, gpu, NULL, &qp), 0);
+		assert_int_equal(gpunvme_queue_create(dev, gpu, NULL, &qp), 0);
 		assert_string_equal(gpu_of.tries, "S");
 		assert_false(gpu_of.distrusted[SLOW]);
 		assert_int_equal(strstr(log_text, "was seen after") != NULL, hiccups == 2);
 		assert_true(gpu_of.copied >= RINGS);
 		use(qp);
-		gpunvme_qp_destroy(qp);
+		gpunvme_queue_destroy(qp);
 	}
 }
 
@@ -311,7 +311,7 @@ static void test_hiccup(void **state)
 static void test_still(void **state)
 {
 	static const unsigned still_ms[] = { LATE_MS + 500, 10000 };
-	struct gpunvme_qp *qp;
+	struct gpunvme_queue *qp;
 
 	(void)state;
 	for (size_t i = 0; i < 2; i++) {
@@ -320,60 +320,60 @@ static void test_still(void **state)
 		gpu_of.still_ms = still_ms[i];
 		memset(gpu_of.tries, 0, sizeof(gpu_of.tries));
 		log_text[0] = 0;
-		assert_int_equal(gpunvme_qp_create(dev, gpu, NULL, &qp), 0);
+		assert_int_equal(gpunvme_queue_create(dev, gpu, NULL, &qp), 0);
 		assert_string_equal(gpu_of.tries, "D");
 		assert_false(gpu_of.distrusted[DIRECT]);
 		assert_int_equal(strstr(log_text, "the GPU ran no kernel in time") != NULL, i);
 		assert_int_equal(gpu_of.stalls, i ? 0 : 2);
 		use(qp);
-		gpunvme_qp_destroy(qp);
+		gpunvme_queue_destroy(qp);
 	}
 }
 
 /* Without a way that works the forwarder rings. */
 static void test_forwarder(void **state)
 {
-	struct gpunvme_qp *qp;
+	struct gpunvme_queue *qp;
 
 	(void)state;
 	gpu_of.last = SLOW;
-	assert_int_equal(gpunvme_qp_create(dev, gpu, NULL, &qp), 0);
+	assert_int_equal(gpunvme_queue_create(dev, gpu, NULL, &qp), 0);
 	assert_string_equal(gpu_of.tries, "N");
 	assert_non_null(strstr(log_text, "a CPU thread rings the doorbells: no way is left"));
 	use(qp);
-	gpunvme_qp_destroy(qp);
+	gpunvme_queue_destroy(qp);
 }
 
 /* The smallest queue, and one that is created without a test. */
 static void test_small(void **state)
 {
-	struct gpunvme_qp_opts opts = GPUNVME_QP_OPTS_INIT;
-	struct gpunvme_qp *qp;
+	struct gpunvme_queue_opts opts = GPUNVME_QUEUE_OPTS_INIT;
+	struct gpunvme_queue *qp;
 
 	(void)state;
 	gpu_of.distrusted[NOWHERE] = gpu_of.distrusted[SLOW] = true;
 	opts.depth = 2;
-	assert_int_equal(gpunvme_qp_create(dev, gpu, &opts, &qp), 0);
+	assert_int_equal(gpunvme_queue_create(dev, gpu, &opts, &qp), 0);
 	use(qp);
-	gpunvme_qp_destroy(qp);
+	gpunvme_queue_destroy(qp);
 	gpu_of.launch_error = -EIO;
-	opts.flags = GPUNVME_QP_NO_SELFTEST;
-	assert_int_equal(gpunvme_qp_create(dev, gpu, &opts, &qp), 0);
-	gpunvme_qp_destroy(qp);
+	opts.flags = GPUNVME_QUEUE_NO_SELFTEST;
+	assert_int_equal(gpunvme_queue_create(dev, gpu, &opts, &qp), 0);
+	gpunvme_queue_destroy(qp);
 }
 
 /* A GPU that does not let go of BAR0: the device must not be closed after it. */
 static void test_kept(void **state)
 {
-	struct gpunvme_qp_opts opts = GPUNVME_QP_OPTS_INIT;
-	struct gpunvme_qp *qp;
+	struct gpunvme_queue_opts opts = GPUNVME_QUEUE_OPTS_INIT;
+	struct gpunvme_queue *qp;
 
 	(void)state;
 	gpu_of.distrusted[NOWHERE] = gpu_of.distrusted[SLOW] = gpu_of.keeps = true;
-	opts.flags = GPUNVME_QP_NO_SELFTEST;
-	assert_int_equal(gpunvme_qp_create(dev, gpu, &opts, &qp), 0);
+	opts.flags = GPUNVME_QUEUE_NO_SELFTEST;
+	assert_int_equal(gpunvme_queue_create(dev, gpu, &opts, &qp), 0);
 	assert_false(dev->nvme.port->keep);
-	gpunvme_qp_destroy(qp);
+	gpunvme_queue_destroy(qp);
 	assert_true(dev->nvme.port->keep);
 	gnv_gpu_put(gpu); /* the reference that stays with it */
 }
@@ -389,12 +389,12 @@ static int begin_leaky(void **state)
 /* A GPU that runs nothing is no reason to distrust the mapping. When the lane begins after all, it reads that it is to end. */
 static void test_dead_gpu(void **state)
 {
-	struct gpunvme_qp *qp = NULL;
+	struct gpunvme_queue *qp = NULL;
 
 	(void)state;
 	gpu_of.launch_error = -ETIMEDOUT;
 	leak_expected(true);
-	assert_int_equal(gpunvme_qp_create(dev, gpu, NULL, &qp), -EIO);
+	assert_int_equal(gpunvme_queue_create(dev, gpu, NULL, &qp), -EIO);
 	leak_expected(false);
 	assert_non_null(strstr(gpunvme_errmsg(), "the GPU hangs"));
 	assert_null(qp);

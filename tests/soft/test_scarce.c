@@ -47,7 +47,7 @@ static int setup(void **state)
 struct life {
 	struct gpunvme_gpu *gpu;
 	struct gpunvme_dev *dev;
-	struct gpunvme_qp *qp;
+	struct gpunvme_queue *qp;
 	struct gpunvme_mem *mem;
 	int ret;
 	char why[300]; /* the sentence of what failed */
@@ -69,7 +69,7 @@ static int use(struct life *l)
 	int ret;
 
 	view.flags = GPUNVME_VIEW_WRITE;
-	if (!step(l, gpunvme_qp_view(l->qp, &view, &dq)) || !step(l, gpunvme_mem_dbuf(l->mem, l->dev, &dbuf)))
+	if (!step(l, gpunvme_queue_view(l->qp, &view, &dq)) || !step(l, gpunvme_mem_dbuf(l->mem, l->dev, &dbuf)))
 		return l->ret;
 	memset(p, 0x5a, BYTES / 2);
 	memset(p + BYTES / 2, 0, BYTES / 2);
@@ -89,10 +89,10 @@ static int live(const char *uri, struct life *l)
 	*l = (struct life){ .ret = 0 };
 	shared.flags = GPUNVME_MEM_SHARED;
 	if (step(l, gpunvme_gpu_open("cpu", NULL, &l->gpu)) && step(l, gpunvme_dev_open(uri, NULL, &l->dev)) &&
-	    step(l, gpunvme_qp_create(l->dev, l->gpu, NULL, &l->qp)) && step(l, gpunvme_mem_alloc(l->gpu, BYTES, &shared, &l->mem)) &&
+	    step(l, gpunvme_queue_create(l->dev, l->gpu, NULL, &l->qp)) && step(l, gpunvme_mem_alloc(l->gpu, BYTES, &shared, &l->mem)) &&
 	    step(l, gpunvme_mem_map(l->mem, l->dev)))
 		use(l);
-	good(gpunvme_qp_destroy(l->qp));
+	good(gpunvme_queue_destroy(l->qp));
 	good(gpunvme_mem_free(l->mem));
 	good(gpunvme_dev_close(l->dev));
 	gpunvme_gpu_close(l->gpu);

@@ -25,7 +25,7 @@
 
 struct side {
 	struct gpunvme_dev *dev;
-	struct gpunvme_qp *qp;
+	struct gpunvme_queue *qp;
 	struct gpunvme_dq dq;
 };
 
@@ -71,13 +71,13 @@ static void open_side(struct side *side, int which, struct gpunvme_dev *share)
 	opts.share = share;
 	view.flags = GPUNVME_VIEW_WRITE;
 	good(gpunvme_dev_open(uri[which], &opts, &side->dev));
-	good(gpunvme_qp_create(side->dev, gpu, NULL, &side->qp));
-	good(gpunvme_qp_view(side->qp, &view, &side->dq));
+	good(gpunvme_queue_create(side->dev, gpu, NULL, &side->qp));
+	good(gpunvme_queue_view(side->qp, &view, &side->dq));
 }
 
 static void close_side(struct side *side)
 {
-	gpunvme_qp_destroy(side->qp);
+	gpunvme_queue_destroy(side->qp);
 	gpunvme_dev_close(side->dev);
 }
 

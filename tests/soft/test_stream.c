@@ -37,7 +37,7 @@ struct aux {
 static struct {
 	struct gpunvme_dev *dev;
 	struct gpunvme_gpu *gpu;
-	struct gpunvme_qp *qp;
+	struct gpunvme_queue *qp;
 	struct gpunvme_dq dq;
 	struct gpunvme_mem *mem, *aux_mem;
 	struct gpunvme_dbuf dbuf, aux_dbuf;
@@ -118,7 +118,7 @@ static void fill_disk(void)
 
 static void begin(const char *cpu, const char *keys, uint32_t timeout_ms)
 {
-	const struct gpunvme_qp_opts opts = { sizeof(opts), 0, 0, timeout_ms, 0 };
+	const struct gpunvme_queue_opts opts = { sizeof(opts), 0, 0, timeout_ms, 0, 0, 0 };
 	struct gpunvme_view view = GPUNVME_VIEW_INIT;
 	char uri[256];
 
@@ -126,8 +126,8 @@ static void begin(const char *cpu, const char *keys, uint32_t timeout_ms)
 	snprintf(uri, sizeof(uri), "soft:ram:8M%s", keys);
 	good(gpunvme_dev_open(uri, NULL, &t.dev));
 	good(gpunvme_gpu_open(lanes_of(cpu), NULL, &t.gpu));
-	good(gpunvme_qp_create(t.dev, t.gpu, &opts, &t.qp));
-	good(gpunvme_qp_view(t.qp, &view, &t.dq));
+	good(gpunvme_queue_create(t.dev, t.gpu, &opts, &t.qp));
+	good(gpunvme_queue_view(t.qp, &view, &t.dq));
 	good(gpunvme_mem_alloc(t.gpu, BUFFER, NULL, &t.mem));
 	good(gpunvme_mem_map(t.mem, t.dev));
 	good(gpunvme_mem_dbuf(t.mem, t.dev, &t.dbuf));
@@ -150,7 +150,7 @@ static void end(void)
 {
 	streams_drop(&t.streams, t.stream);
 	streams_end(&t.streams);
-	gpunvme_qp_destroy(t.qp);
+	gpunvme_queue_destroy(t.qp);
 	good(gpunvme_dev_close(t.dev));
 	good(gpunvme_mem_free(t.mem));
 	good(gpunvme_mem_free(t.aux_mem));
@@ -655,10 +655,10 @@ static void targets_say_their_way(void **state)
 
 static void move_volume(const char *cpu)
 {
-	struct gpunvme_volume_opts opts = GPUNVME_VOLUME_OPTS_INIT;
+	struct gpunvme_queue_opts opts = GPUNVME_QUEUE_OPTS_INIT;
 	struct gpunvme_view view = GPUNVME_VIEW_INIT;
 	struct gpunvme_dev *devs[2];
-	struct gpunvme_volume *vol;
+	struct gpunvme_queue *vol;
 	struct gpunvme_dvol dvol;
 	struct gpunvme_dvbuf dvbuf;
 	uint32_t i;
@@ -669,9 +669,9 @@ static void move_volume(const char *cpu)
 	opts.queues = 2;
 	opts.stripe = 16;
 	view.flags = GPUNVME_VIEW_WRITE;
-	good(gpunvme_volume_create(devs, 2, t.gpu, &opts, &vol));
-	good(gpunvme_volume_view(vol, &view, &dvol));
-	good(gpunvme_volume_map(vol, t.mem, &dvbuf));
+	good(gpunvme_queue_create_striped(devs, 2, t.gpu, &opts, &vol));
+	good(gpunvme_queue_view(vol, &view, &dvol));
+	good(gpunvme_mem_map_queue(t.mem, vol, &dvbuf));
 	t.run.dq = NULL;
 	t.run.dbuf = NULL;
 	t.run.vol = &dvol;
@@ -692,8 +692,8 @@ static void move_volume(const char *cpu)
 	assert_int_equal(item(8)->result, -ERANGE);
 	assert_int_equal(item(9)->result, -EINVAL);
 	assert_memory_equal(t.data + HALF, disk, HALF);
-	good(gpunvme_volume_unmap(vol, t.mem));
-	good(gpunvme_volume_destroy(vol));
+	good(gpunvme_mem_unmap_queue(t.mem, vol));
+	good(gpunvme_queue_destroy(vol));
 	good(gpunvme_dev_close(devs[1]));
 	end();
 }
@@ -820,7 +820,7 @@ static void a_drive_that_dies_retires_slots(void **state)
 		assert_int_equal(item(i)->result, -ESHUTDOWN);
 	assert_int_equal(landing_info().retired, 1); /* no command began */
 	good(gpunvme_landing_put(&target));
-	good(gpunvme_qp_destroy(t.qp));
+	good(gpunvme_queue_destroy(t.qp));
 	t.qp = NULL;
 	good(gpunvme_landing_destroy(landing));
 	t.run.target = NULL;
@@ -873,7 +873,7 @@ static void bad_options_are_refused(void **state)
 	REFUSED(-EINVAL, "either", vbuf, &dvbuf);
 	dq = t.dq;
 	dq.head.kind = GPUNVME_KIND_FILE;
-	REFUSED(-EINVAL, "gpunvme_qp_view()", dq, &dq);
+	REFUSED(-EINVAL, "gpunvme_queue_view()", dq, &dq);
 	dq.head.version++;
 	REFUSED(-EPROTONOSUPPORT, "version", dq, &dq);
 	dbuf = t.dbuf;
@@ -950,11 +950,11 @@ static void bad_volumes_are_refused(void **state)
 	t.run.dbuf = NULL;
 	t.run.vol = &dvol;
 	t.run.vbuf = &dvbuf;
-	refused(t.run, -EPROTONOSUPPORT, "gpunvme_volume_view()");
+	refused(t.run, -EPROTONOSUPPORT, "gpunvme_queue_view()");
 	dvol.head = t.dq.head;
 	refused(t.run, -EINVAL, "another kind");
 	dvol.head.kind = GPUNVME_KIND_VOLUME;
-	refused(t.run, -EINVAL, "gpunvme_volume_view()"); /* of no queue */
+	refused(t.run, -EINVAL, "gpunvme_queue_view()"); /* of no queue */
 	assert_int_equal(item(0)->result, 99);
 	end();
 }

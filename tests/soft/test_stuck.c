@@ -28,7 +28,7 @@
 static uint32_t held; /* atomic */
 static struct gpunvme_dev *dev;
 static struct gpunvme_gpu *gpu;
-static struct gpunvme_qp *qp;
+static struct gpunvme_queue *qp;
 static struct gpunvme_mem *mem;
 static unsigned char *bytes;
 
@@ -67,12 +67,12 @@ static void open_stuck(void)
 	snprintf(uri, sizeof(uri), "soft:%s", image_path("disk.img"));
 	assert_int_equal(gpunvme_dev_open(uri, NULL, &dev), 0);
 	assert_int_equal(gpunvme_gpu_open("cpu", NULL, &gpu), 0);
-	assert_int_equal(gpunvme_qp_create(dev, gpu, NULL, &qp), 0);
+	assert_int_equal(gpunvme_queue_create(dev, gpu, NULL, &qp), 0);
 	bytes = aligned_alloc(4096, BYTES);
 	assert_non_null(bytes);
 	assert_int_equal(gpunvme_mem_register(gpu, bytes, BYTES, &mem), 0);
 	assert_int_equal(gpunvme_mem_map(mem, dev), 0);
-	assert_int_equal(gpunvme_qp_view(qp, NULL, &dq), 0);
+	assert_int_equal(gpunvme_queue_view(qp, NULL, &dq), 0);
 	assert_int_equal(gpunvme_mem_dbuf(mem, dev, &dbuf), 0);
 	dq.cmd_timeout = 200 * dq.ticks_per_ms;
 	allow(200);
@@ -123,7 +123,7 @@ static void reset_is_taken_back(void **state)
 	allow_to_end(60000);
 	assert_int_equal(gpunvme_dev_reset(dev), 0);
 	assert_int_equal(gpunvme_dev_get_feature(dev, GPUNVME_FID_NUM_QUEUES, &value), 0);
-	assert_int_equal(gpunvme_qp_destroy(qp), 0);
+	assert_int_equal(gpunvme_queue_destroy(qp), 0);
 	assert_int_equal(gpunvme_dev_close(dev), 0);
 	free_rest();
 }

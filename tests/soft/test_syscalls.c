@@ -186,7 +186,7 @@ static void test_no_calls(void **state)
 	struct gpunvme_mem *mem;
 	struct gpunvme_dev *dev;
 	struct gpunvme_gpu *gpu;
-	struct gpunvme_qp *qp;
+	struct gpunvme_queue *qp;
 	int ret[2] = { 0, 0 };
 	char uri[300];
 
@@ -198,11 +198,11 @@ static void test_no_calls(void **state)
 		image_make(image_path("calls.img"), 4 << 20);
 	good(gpunvme_gpu_open("cpu", NULL, &gpu));
 	good(gpunvme_dev_open(given ? given : uri, NULL, &dev));
-	good(gpunvme_qp_create(dev, gpu, NULL, &qp));
+	good(gpunvme_queue_create(dev, gpu, NULL, &qp));
 	good(gpunvme_mem_alloc(gpu, 64 << 10, NULL, &mem));
 	good(gpunvme_mem_map(mem, dev));
 	good(gpunvme_mem_dbuf(mem, dev, &dbuf));
-	good(gpunvme_qp_view(qp, &view, &dq));
+	good(gpunvme_queue_view(qp, &view, &dq));
 	bytes = gpunvme_mem_ptr(mem);
 	sigaction(SIGSYS, &action, NULL);
 	run(offender, ret);
@@ -216,7 +216,7 @@ static void test_no_calls(void **state)
 	printf("figure: system calls of a lane in %u commands: %u; it asked for the time %u times and gave the core away %u times\n",
 	       commands, caught, clocks, pauses);
 	gpunvme_mem_free(mem);
-	gpunvme_qp_destroy(qp);
+	gpunvme_queue_destroy(qp);
 	gpunvme_dev_close(dev);
 	gpunvme_gpu_close(gpu);
 	remove(image_path("calls.img"));

@@ -162,18 +162,18 @@ static void an_image_is_of_the_first_namespace(void **state)
 	open_pair(&p, "soft:vram:1M?ns2=vram:1M&image=" FILE_NAME);
 	check_block(&p, 0, "first");
 	view.nsid = 2;
-	good(gpunvme_qp_view(p.qp, &view, &p.dq));
+	good(gpunvme_queue_view(p.qp, &view, &p.dq));
 	check_block(&p, 0, "");
 	pair_close(&p);
 	memset(&p, 0, sizeof(p));
 	good(open_drive("soft:vram:1M?ro=1&image=" FILE_NAME, &p.dev));
 	good(gpunvme_gpu_open("cpu", NULL, &p.gpu));
-	good(gpunvme_qp_create(p.dev, p.gpu, NULL, &p.qp));
+	good(gpunvme_queue_create(p.dev, p.gpu, NULL, &p.qp));
 	view.nsid = 1;
-	good(gpunvme_qp_view(p.qp, &view, &p.dq));
+	good(gpunvme_queue_view(p.qp, &view, &p.dq));
 	view.flags = GPUNVME_VIEW_WRITE;
-	assert_int_not_equal(gpunvme_qp_view(p.qp, &view, &p.dq), 0);
-	gpunvme_qp_destroy(p.qp);
+	assert_int_not_equal(gpunvme_queue_view(p.qp, &view, &p.dq), 0);
+	gpunvme_queue_destroy(p.qp);
 	good(gpunvme_dev_close(p.dev));
 	gpunvme_gpu_close(p.gpu);
 }

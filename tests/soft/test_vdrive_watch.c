@@ -163,7 +163,7 @@ static void commands_of_a_starved_drive_end(void **state)
 	struct gpunvme_dev *dev;
 	struct gpunvme_gpu *gpu;
 	struct gpunvme_mem *mem;
-	struct gpunvme_qp *qp;
+	struct gpunvme_queue *qp;
 	struct gpunvme_dbuf dbuf;
 	struct gpunvme_dq dq;
 	struct gpunvme_req req;
@@ -173,8 +173,8 @@ static void commands_of_a_starved_drive_end(void **state)
 	queued = true;
 	assert_int_equal(gpunvme_dev_open("soft:vram:4M?threads=2", NULL, &dev), 0);
 	assert_int_equal(gpunvme_gpu_open("cpu", NULL, &gpu), 0);
-	assert_int_equal(gpunvme_qp_create(dev, gpu, NULL, &qp), 0);
-	assert_int_equal(gpunvme_qp_view(qp, &view, &dq), 0);
+	assert_int_equal(gpunvme_queue_create(dev, gpu, NULL, &qp), 0);
+	assert_int_equal(gpunvme_queue_view(qp, &view, &dq), 0);
 	assert_int_equal(gpunvme_mem_alloc(gpu, 4096, NULL, &mem), 0);
 	assert_int_equal(gpunvme_mem_map(mem, dev), 0);
 	assert_int_equal(gpunvme_mem_dbuf(mem, dev, &dbuf), 0);
@@ -189,9 +189,9 @@ static void commands_of_a_starved_drive_end(void **state)
 	assert_non_null(strstr(info.why, "no multiprocessor for 100 ms: leave room for its 2 blocks"));
 	__atomic_store_n(&stands, false, __ATOMIC_SEQ_CST);
 	assert_int_equal(gpunvme_dev_reset(dev), 0);
-	assert_int_equal(gpunvme_qp_view(qp, &view, &dq), 0);
+	assert_int_equal(gpunvme_queue_view(qp, &view, &dq), 0);
 	assert_int_equal(gpunvme_read(&dq, &dbuf, 0, 0, 512), 0);
-	assert_int_equal(gpunvme_qp_destroy(qp), 0);
+	assert_int_equal(gpunvme_queue_destroy(qp), 0);
 	assert_int_equal(gpunvme_mem_unmap(mem, dev), 0);
 	assert_int_equal(gpunvme_mem_free(mem), 0);
 	gpunvme_gpu_close(gpu);

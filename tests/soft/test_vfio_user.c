@@ -203,7 +203,7 @@ static void refused(const char *controller, int expected, const char *words)
 static void test_what_it_says(void **state)
 {
 	struct gpunvme_dev_info info = { .size = sizeof(info) };
-	struct gpunvme_qp_info queue = { .size = sizeof(queue) };
+	struct gpunvme_queue_info queue = { .size = sizeof(queue) };
 	static struct rig r;
 
 	(void)state;
@@ -212,7 +212,7 @@ static void test_what_it_says(void **state)
 	good(gpunvme_dev_get_info(r.pair.dev, &info));
 	assert_string_equal(info.transport, "vfio-user");
 	assert_string_equal(info.reset, "function");
-	good(gpunvme_qp_get_info(r.pair.qp, &queue));
+	good(gpunvme_queue_get_info(r.pair.qp, &queue));
 	assert_string_equal(queue.rung, "vfio-user");
 	check_io(&r, 3);
 	close_rig(&r);
@@ -270,7 +270,7 @@ static void test_reset_under_load(void **state)
 		good(gpunvme_dev_reset(r.pair.dev));
 		assert_int_not_equal(end_load(&r), 0);
 		view.flags = GPUNVME_VIEW_WRITE;
-		good(gpunvme_qp_view(r.pair.qp, &view, &r.pair.dq));
+		good(gpunvme_queue_view(r.pair.qp, &view, &r.pair.dq));
 		check_io(&r, (unsigned char)(20 + i));
 	}
 	close_rig(&r);
@@ -297,7 +297,7 @@ static void lose_under_load(int sig)
 	good(gpunvme_mem_alloc(r.pair.gpu, BYTES, NULL, &late));
 	assert_int_equal(gpunvme_mem_map(late, r.pair.dev), -ENODEV);
 	good(gpunvme_mem_free(late));
-	gpunvme_qp_destroy(r.pair.qp);
+	gpunvme_queue_destroy(r.pair.qp);
 	good(gpunvme_dev_close(r.pair.dev));
 	good(gpunvme_mem_free(r.pair.mem));
 	gpunvme_gpu_close(r.pair.gpu);
@@ -319,7 +319,7 @@ static void test_killed_server(void **state)
 static void test_stopped_server(void **state)
 {
 	struct gpunvme_dev_opts dev_opts = GPUNVME_DEV_OPTS_INIT;
-	struct gpunvme_qp_opts opts = GPUNVME_QP_OPTS_INIT;
+	struct gpunvme_queue_opts opts = GPUNVME_QUEUE_OPTS_INIT;
 	struct gpunvme_view view = GPUNVME_VIEW_INIT;
 	static struct rig r;
 	struct gpunvme_mem *late;
@@ -332,8 +332,8 @@ static void test_stopped_server(void **state)
 	good(gpunvme_dev_open(short_uri, &dev_opts, &r.pair.dev));
 	good(gpunvme_gpu_open("cpu", NULL, &r.pair.gpu));
 	opts.cmd_timeout_ms = 500;
-	good(gpunvme_qp_create(r.pair.dev, r.pair.gpu, &opts, &r.pair.qp));
-	good(gpunvme_qp_view(r.pair.qp, &view, &r.pair.dq));
+	good(gpunvme_queue_create(r.pair.dev, r.pair.gpu, &opts, &r.pair.qp));
+	good(gpunvme_queue_view(r.pair.qp, &view, &r.pair.dq));
 	good(gpunvme_mem_alloc(r.pair.gpu, BYTES, NULL, &r.pair.mem));
 	good(gpunvme_mem_map(r.pair.mem, r.pair.dev));
 	good(gpunvme_mem_dbuf(r.pair.mem, r.pair.dev, &r.pair.dbuf));
@@ -521,10 +521,10 @@ static void test_common_keys(void **state)
 	good(gpunvme_dev_get_info(r.pair.dev, &info));
 	assert_int_equal(info.read_only, 1);
 	good(gpunvme_gpu_open("cpu", NULL, &r.pair.gpu));
-	good(gpunvme_qp_create(r.pair.dev, r.pair.gpu, NULL, &r.pair.qp));
+	good(gpunvme_queue_create(r.pair.dev, r.pair.gpu, NULL, &r.pair.qp));
 	view.flags = GPUNVME_VIEW_WRITE;
-	assert_int_equal(gpunvme_qp_view(r.pair.qp, &view, &r.pair.dq), -EROFS);
-	good(gpunvme_qp_destroy(r.pair.qp));
+	assert_int_equal(gpunvme_queue_view(r.pair.qp, &view, &r.pair.dq), -EROFS);
+	good(gpunvme_queue_destroy(r.pair.qp));
 	good(gpunvme_dev_close(r.pair.dev));
 	gpunvme_gpu_close(r.pair.gpu);
 	end_server(SIGTERM);

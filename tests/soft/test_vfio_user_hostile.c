@@ -659,16 +659,16 @@ static void use_it(void)
 	struct gpunvme_gpu *gpu;
 	struct gpunvme_mem *mem;
 	struct gpunvme_dbuf dbuf;
-	struct gpunvme_qp *qp;
+	struct gpunvme_queue *qp;
 	struct gpunvme_dq dq;
 	char *p;
 
 	view.flags = GPUNVME_VIEW_WRITE;
 	good(gpunvme_dev_open(uri, NULL, &dev));
 	good(gpunvme_gpu_open("cpu", NULL, &gpu));
-	good(gpunvme_qp_create(dev, gpu, NULL, &qp));
+	good(gpunvme_queue_create(dev, gpu, NULL, &qp));
 	good(gpunvme_dev_reset(dev));
-	good(gpunvme_qp_view(qp, &view, &dq));
+	good(gpunvme_queue_view(qp, &view, &dq));
 	good(gpunvme_mem_alloc(gpu, 65536, NULL, &mem));
 	good(gpunvme_mem_map(mem, dev));
 	good(gpunvme_mem_dbuf(mem, dev, &dbuf));
@@ -677,7 +677,7 @@ static void use_it(void)
 	good(gpunvme_write(&dq, &dbuf, 0, 100ull << dq.lba_shift, 64ull << dq.lba_shift, 0));
 	good(gpunvme_read(&dq, &dbuf, 32768, 100ull << dq.lba_shift, 64ull << dq.lba_shift));
 	assert_memory_equal(p, p + 32768, 32768);
-	good(gpunvme_qp_destroy(qp));
+	good(gpunvme_queue_destroy(qp));
 	good(gpunvme_mem_free(mem));
 	good(gpunvme_dev_close(dev));
 	gpunvme_gpu_close(gpu);

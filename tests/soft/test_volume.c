@@ -32,7 +32,7 @@
 struct stage {
 	struct gpunvme_dev *dev[MEMBERS_MOST];
 	struct gpunvme_gpu *gpu;
-	struct gpunvme_volume *vol;
+	struct gpunvme_queue *vol;
 	struct gpunvme_mem *mem;
 	struct gpunvme_dvol v;
 	struct gpunvme_dvbuf buf;
@@ -84,25 +84,25 @@ static void open_devices(struct stage *s, const char *keys)
 
 static void open_stage(struct stage *s, const char *keys, uint32_t queues, uint32_t stripe)
 {
-	struct gpunvme_volume_opts opts = GPUNVME_VOLUME_OPTS_INIT;
+	struct gpunvme_queue_opts opts = GPUNVME_QUEUE_OPTS_INIT;
 	struct gpunvme_view view = GPUNVME_VIEW_INIT;
 
 	open_devices(s, keys);
 	opts.queues = queues;
 	opts.stripe = stripe;
 	view.flags = GPUNVME_VIEW_WRITE;
-	assert_int_equal(gpunvme_volume_create(s->dev, s->members, s->gpu, &opts, &s->vol), 0);
-	assert_int_equal(gpunvme_volume_view(s->vol, &view, &s->v), 0);
+	assert_int_equal(gpunvme_queue_create_striped(s->dev, s->members, s->gpu, &opts, &s->vol), 0);
+	assert_int_equal(gpunvme_queue_view(s->vol, &view, &s->v), 0);
 	assert_int_equal(gpunvme_mem_alloc(s->gpu, BUFFER, NULL, &s->mem), 0);
-	assert_int_equal(gpunvme_volume_map(s->vol, s->mem, &s->buf), 0);
+	assert_int_equal(gpunvme_mem_map_queue(s->mem, s->vol, &s->buf), 0);
 }
 
 static void close_stage(struct stage *s)
 {
 	uint32_t i;
 
-	assert_int_equal(gpunvme_volume_unmap(s->vol, s->mem), 0);
-	gpunvme_volume_destroy(s->vol);
+	assert_int_equal(gpunvme_mem_unmap_queue(s->mem, s->vol), 0);
+	gpunvme_queue_destroy(s->vol);
 	gpunvme_mem_free(s->mem);
 	gpunvme_gpu_close(s->gpu);
 	for (i = 0; i < s->members; i++)
@@ -341,7 +341,7 @@ static void bad_transfers_are_refused(void **state)
 	assert_int_equal(gpunvme_block_read(&wide, &all, 0, 0, (uint64_t)BLOCK << 47), -GPUNVME_ERANGE);
 	view.lba = 100;
 	view.nblocks = 50;
-	assert_int_equal(gpunvme_volume_view(s.vol, &view, &v), 0);
+	assert_int_equal(gpunvme_queue_view(s.vol, &view, &v), 0);
 	assert_int_equal(gpunvme_read(&v, &s.buf, 0, 0, 0), -GPUNVME_EINVAL);
 	assert_int_equal(gpunvme_block_read(&v, &s.buf, 0, 0, 0), -GPUNVME_EINVAL);
 	assert_int_equal(gpunvme_block_read(&v, &s.buf, 2, 0, BLOCK), -GPUNVME_EINVAL);
@@ -369,52 +369,52 @@ static void bad_transfers_are_refused(void **state)
 	assert_int_equal(gpunvme_block_write(&s.v, &s.buf, 0, 100 * BLOCK, 50 * BLOCK, 0), 0);
 	assert_int_equal(gpunvme_block_read(&v, &s.buf, BUFFER / 2, 0, 50 * BLOCK), 0);
 	assert_memory_equal(bytes_at(&s, BUFFER / 2), bytes_at(&s, 0), 50 * BLOCK);
-	assert_int_equal(gpunvme_volume_stop(s.vol, 1), 0);
-	assert_int_equal(gpunvme_volume_stop(s.vol, 0), 0);
+	assert_int_equal(gpunvme_queue_stop(s.vol, 1), 0);
+	assert_int_equal(gpunvme_queue_stop(s.vol, 0), 0);
 	assert_int_equal(gpunvme_read(&v, &s.buf, 0, 0, 50 * BLOCK), 0);
 	close_stage(&s);
 }
 
 static void bad_volumes_are_refused(void **state)
 {
-	struct gpunvme_volume_opts opts = GPUNVME_VOLUME_OPTS_INIT;
+	struct gpunvme_queue_opts opts = GPUNVME_QUEUE_OPTS_INIT;
 	struct stage s = { .members = 2, .width = 1 };
 	struct gpunvme_dev *twice[3], *mixed[2];
-	struct gpunvme_volume *vol = NULL;
+	struct gpunvme_queue *vol = NULL;
 	char uri[512];
 
 	(void)state;
 	open_devices(&s, "?lba=512&queues=3");
 	twice[0] = twice[1] = s.dev[0];
-	assert_int_equal(gpunvme_volume_create(s.dev, 0, s.gpu, NULL, &vol), -EINVAL);
-	assert_int_equal(gpunvme_volume_create(s.dev, GPUNVME_VOLUME_MAX + 1, s.gpu, NULL, &vol), -EINVAL);
-	assert_int_equal(gpunvme_volume_create(twice, 2, s.gpu, NULL, &vol), -EINVAL);
+	assert_int_equal(gpunvme_queue_create_striped(s.dev, 0, s.gpu, NULL, &vol), -EINVAL);
+	assert_int_equal(gpunvme_queue_create_striped(s.dev, GPUNVME_QUEUE_DEVICES + 1, s.gpu, NULL, &vol), -EINVAL);
+	assert_int_equal(gpunvme_queue_create_striped(twice, 2, s.gpu, NULL, &vol), -EINVAL);
 	twice[1] = twice[2] = s.dev[1];
-	assert_int_equal(gpunvme_volume_create(twice, 3, s.gpu, NULL, &vol), -EINVAL);
+	assert_int_equal(gpunvme_queue_create_striped(twice, 3, s.gpu, NULL, &vol), -EINVAL);
 	assert_non_null(strstr(gpunvme_errmsg(), "controllers 1 and 2"));
 	opts.stripe = 24;
-	assert_int_equal(gpunvme_volume_create(s.dev, 2, s.gpu, &opts, &vol), -EINVAL);
+	assert_int_equal(gpunvme_queue_create_striped(s.dev, 2, s.gpu, &opts, &vol), -EINVAL);
 	opts.stripe = 4096;
-	assert_int_equal(gpunvme_volume_create(s.dev, 2, s.gpu, &opts, &vol), -ERANGE);
+	assert_int_equal(gpunvme_queue_create_striped(s.dev, 2, s.gpu, &opts, &vol), -ERANGE);
 	opts.stripe = 0;
 	opts.depth = 48;
-	assert_int_equal(gpunvme_volume_create(s.dev, 2, s.gpu, &opts, &vol), -EINVAL);
+	assert_int_equal(gpunvme_queue_create_striped(s.dev, 2, s.gpu, &opts, &vol), -EINVAL);
 	opts.depth = 0;
 	opts.queues = 4;
-	assert_int_equal(gpunvme_volume_create(s.dev, 2, s.gpu, &opts, &vol), -ENOSPC);
+	assert_int_equal(gpunvme_queue_create_striped(s.dev, 2, s.gpu, &opts, &vol), -ENOSPC);
 	snprintf(uri, sizeof(uri), "soft:%s?lba=4096", member_path(2));
 	mixed[0] = s.dev[0];
 	assert_int_equal(gpunvme_dev_open(uri, NULL, &mixed[1]), 0);
-	assert_int_equal(gpunvme_volume_create(mixed, 2, s.gpu, NULL, &vol), -EINVAL);
+	assert_int_equal(gpunvme_queue_create_striped(mixed, 2, s.gpu, NULL, &vol), -EINVAL);
 	assert_null(vol);
 	gpunvme_dev_close(mixed[1]);
-	gpunvme_volume_destroy(NULL);
+	gpunvme_queue_destroy(NULL);
 	gpunvme_gpu_close(s.gpu);
 	gpunvme_dev_close(s.dev[0]);
 	gpunvme_dev_close(s.dev[1]);
 }
 
-/* ---- Memory that is freed without gpunvme_volume_unmap() ---- */
+/* ---- Memory that is freed without gpunvme_mem_unmap_queue() ---- */
 
 static const struct gnv_gpu_ops *real_ops;
 static int ranges; /* of lane memory, that there are more than before */
@@ -451,11 +451,11 @@ static void freed_memory_leaves_no_tables(void **state)
 	s.gpu->ops = &ops;
 	for (i = 0; i < 200; i++) {
 		assert_int_equal(gpunvme_mem_alloc(s.gpu, 4096u << i % 3, NULL, &mem), 0);
-		assert_int_equal(gpunvme_volume_map(s.vol, mem, &buf), 0);
+		assert_int_equal(gpunvme_mem_map_queue(mem, s.vol, &buf), 0);
 		assert_int_equal(gpunvme_mem_free(mem), 0);
 		assert_true(ranges <= 20);
 	}
-	assert_int_equal(gpunvme_volume_map(s.vol, s.mem, &buf), 0);
+	assert_int_equal(gpunvme_mem_map_queue(s.mem, s.vol, &buf), 0);
 	assert_memory_equal(&buf, &s.buf, sizeof(buf));
 	s.gpu->ops = real_ops;
 	close_stage(&s);
@@ -560,7 +560,7 @@ static GPUNVME_DEVICE void put_last_word(void *arg)
 /* The last word of the volume, by a cache of its last block: it is found at the end of the last member. */
 static void change_the_end(struct stage *s, const char *last_image, uint64_t bytes_of_it)
 {
-	struct gpunvme_volume_info info = { .size = sizeof(info) };
+	struct gpunvme_queue_info info = { .size = sizeof(info) };
 	struct gpunvme_pagecache_opts opts = GPUNVME_PAGECACHE_OPTS_INIT;
 	struct gpunvme_view view = GPUNVME_VIEW_INIT;
 	struct gpunvme_pagecache *cache;
@@ -568,9 +568,9 @@ static void change_the_end(struct stage *s, const char *last_image, uint64_t byt
 	uint32_t found = 0;
 	FILE *f;
 
-	assert_int_equal(gpunvme_volume_get_info(s->vol, &info), 0);
+	assert_int_equal(gpunvme_queue_get_info(s->vol, &info), 0);
 	view.flags = GPUNVME_VIEW_WRITE;
-	assert_int_equal(gpunvme_volume_view(s->vol, &view, &l.v), 0);
+	assert_int_equal(gpunvme_queue_view(s->vol, &view, &l.v), 0);
 	opts.volume = s->vol;
 	opts.flags = GPUNVME_PAGECACHE_WRITE_BACK;
 	opts.page_size = 512;
@@ -594,7 +594,7 @@ static void change_the_end(struct stage *s, const char *last_image, uint64_t byt
 /* Images of 4 EiB are holes. Four of them are one byte more than 64 bits count, whose flush once wrote zeroes over page 0. */
 static void bytes_of_a_volume_are_counted(void **state)
 {
-	struct gpunvme_volume_opts opts = GPUNVME_VOLUME_OPTS_INIT;
+	struct gpunvme_queue_opts opts = GPUNVME_QUEUE_OPTS_INIT;
 	struct stage s = { .members = 4, .width = 1 };
 	char path[MEMBERS_MOST][64], uri[128];
 	uint32_t i;
@@ -616,18 +616,18 @@ static void bytes_of_a_volume_are_counted(void **state)
 	}
 	assert_int_equal(gpunvme_gpu_open("cpu", NULL, &s.gpu), 0);
 	opts.queues = 1;
-	assert_int_equal(gpunvme_volume_create(s.dev, 4, s.gpu, &opts, &s.vol), -ERANGE);
+	assert_int_equal(gpunvme_queue_create_striped(s.dev, 4, s.gpu, &opts, &s.vol), -ERANGE);
 	assert_non_null(strstr(gpunvme_errmsg(), "more bytes than 64 bits count"));
-	assert_int_equal(gpunvme_volume_create(s.dev, 3, s.gpu, &opts, &s.vol), 0);
+	assert_int_equal(gpunvme_queue_create_striped(s.dev, 3, s.gpu, &opts, &s.vol), 0);
 	change_the_end(&s, path[2], 1ull << 62);
-	assert_int_equal(gpunvme_volume_destroy(s.vol), 0);
+	assert_int_equal(gpunvme_queue_destroy(s.vol), 0);
 	gpunvme_dev_close(s.dev[3]);
 	assert_int_equal(truncate(path[3], (1ll << 62) - (128 << 10)), 0); /* a stripe less: the largest of four */
 	snprintf(uri, sizeof(uri), "soft:%s", path[3]);
 	assert_int_equal(gpunvme_dev_open(uri, NULL, &s.dev[3]), 0);
-	assert_int_equal(gpunvme_volume_create(s.dev, 4, s.gpu, &opts, &s.vol), 0);
+	assert_int_equal(gpunvme_queue_create_striped(s.dev, 4, s.gpu, &opts, &s.vol), 0);
 	change_the_end(&s, path[3], (1ull << 62) - (128 << 10));
-	assert_int_equal(gpunvme_volume_destroy(s.vol), 0);
+	assert_int_equal(gpunvme_queue_destroy(s.vol), 0);
 	for (i = 0; i < s.members; i++) {
 		gpunvme_dev_close(s.dev[i]);
 		unlink(path[i]);
@@ -637,7 +637,7 @@ static void bytes_of_a_volume_are_counted(void **state)
 
 static void views_and_info(void **state)
 {
-	struct gpunvme_volume_info info = { .size = sizeof(info) };
+	struct gpunvme_queue_info info = { .size = sizeof(info) };
 	struct gpunvme_view view = GPUNVME_VIEW_INIT;
 	struct stage s = { .members = 3, .width = 1 };
 	struct gpunvme_dvbuf again;
@@ -645,34 +645,111 @@ static void views_and_info(void **state)
 
 	(void)state;
 	open_stage(&s, "?lba=512&queues=5", 0, 64);
-	assert_int_equal(gpunvme_volume_get_info(s.vol, &info), 0);
-	assert_int_equal(info.members, 3);
+	assert_int_equal(gpunvme_queue_get_info(s.vol, &info), 0);
+	assert_int_equal(info.devices, 3);
 	assert_int_equal(info.queues, 5); /* what there is */
 	assert_int_equal(info.stripe, 64);
 	assert_int_equal(info.nblocks, MEMBER_BLOCKS / 64 * 64 * 3);
-	assert_int_equal(info.poisoned, 0);
-	assert_int_equal(gpunvme_volume_view(s.vol, NULL, &v), 0);
+	assert_int_equal(info.ended, 0);
+	assert_int_equal(gpunvme_queue_view(s.vol, NULL, &v), 0);
 	assert_int_equal(v.flags, 0);
 	assert_int_not_equal(v.dq, s.v.dq);
 	view.flags = GPUNVME_VIEW_WRITE;
-	assert_int_equal(gpunvme_volume_view(s.vol, &view, &v), 0);
+	assert_int_equal(gpunvme_queue_view(s.vol, &view, &v), 0);
 	assert_int_equal(v.dq, s.v.dq); /* equal tables are one */
-	assert_int_equal(gpunvme_volume_map(s.vol, s.mem, &again), 0);
+	assert_int_equal(gpunvme_mem_map_queue(s.mem, s.vol, &again), 0);
 	assert_int_equal(again.member, s.buf.member);
 	view.nsid = 1;
-	assert_int_equal(gpunvme_volume_view(s.vol, &view, &v), -EINVAL);
+	assert_int_equal(gpunvme_queue_view(s.vol, &view, &v), -EINVAL);
 	assert_non_null(strstr(gpunvme_errmsg(), "names no namespace"));
 	view.nsid = 0;
 	view.lba = info.nblocks;
-	assert_int_equal(gpunvme_volume_view(s.vol, &view, &v), -ERANGE);
-	assert_int_equal(gpunvme_volume_view_v(s.vol, NULL, &v, (GPUNVME_DQ_MAJOR + 1) << 16, sizeof(v)), -EPROTONOSUPPORT);
+	assert_int_equal(gpunvme_queue_view(s.vol, &view, &v), -ERANGE);
+	assert_int_equal(gpunvme_queue_view_v(s.vol, NULL, &v, GPUNVME_KIND_VOLUME, (GPUNVME_DQ_MAJOR + 1) << 16, sizeof(v)), -EPROTONOSUPPORT);
 	close_stage(&s);
 	open_stage(&s, "?lba=512", 1, 64);
-	gpunvme_volume_destroy(s.vol);
+	gpunvme_queue_destroy(s.vol);
 	gpunvme_dev_close(s.dev[0]);
 	gpunvme_dev_close(s.dev[1]);
 	gpunvme_dev_close(s.dev[2]);
 	gpunvme_mem_free(s.mem);
+	gpunvme_gpu_close(s.gpu);
+}
+
+/* Each of the three pairs reads a block, which information and latencies of the queue add up. */
+static void read_by_each(struct stage *s, struct gpunvme_queue *queue, const struct gpunvme_dvol *v)
+{
+	struct gpunvme_queue_info info = { .size = sizeof(info) };
+	struct gpunvme_queue_latency latency = { .size = sizeof(latency) };
+	const struct gpunvme_dq *dq = (const struct gpunvme_dq *)(uintptr_t)v->dq;
+	struct gpunvme_dbuf dbuf;
+	uint64_t counted = 0;
+	uint32_t i;
+
+	assert_int_equal(gpunvme_mem_alloc(s->gpu, BUFFER, NULL, &s->mem), 0);
+	assert_int_equal(gpunvme_mem_map(s->mem, s->dev[0]), 0);
+	assert_int_equal(gpunvme_mem_dbuf(s->mem, s->dev[0], &dbuf), 0);
+	for (i = 0; i < 3; i++)
+		assert_int_equal(gpunvme_read(&dq[i], &dbuf, 0, 0, BLOCK), 0);
+	assert_int_equal(gpunvme_queue_get_info(queue, &info), 0);
+	assert_int_equal(info.submitted, 3);
+	assert_int_equal(gpunvme_queue_get_latency(queue, &latency), 0);
+	for (i = 0; i < GPUNVME_LATENCY_BUCKETS; i++)
+		counted += latency.bucket[i];
+	assert_int_equal(counted, 3);
+	assert_int_equal(gpunvme_mem_free(s->mem), 0);
+}
+
+static void check_views(struct gpunvme_queue *one, struct gpunvme_queue *three, struct gpunvme_dvol *v)
+{
+	struct gpunvme_view view = GPUNVME_VIEW_INIT;
+	struct gpunvme_dq dq;
+
+	view.nsid = 1;
+	assert_int_equal(gpunvme_queue_view(one, &view, &dq), 0);
+	assert_int_equal(gpunvme_queue_view(one, &view, v), 0);
+	assert_int_equal(v->members * v->queues, 1);
+	assert_int_equal(gpunvme_queue_view(three, &view, &dq), -EINVAL);
+	assert_non_null(strstr(gpunvme_errmsg(), "this queue has 3"));
+	assert_int_equal(gpunvme_queue_view_v(one, NULL, &dq, GPUNVME_KIND_FILE, GPUNVME_DQ_MAJOR << 16, sizeof(dq)), -EINVAL);
+	assert_int_equal(gpunvme_queue_view_v(one, NULL, v, GPUNVME_KIND_QUEUE, GPUNVME_DQ_MAJOR << 16, sizeof(*v)), -EPROTONOSUPPORT);
+	view.nsid = 2;
+	assert_int_equal(gpunvme_queue_view(three, &view, v), -ENOENT);
+	view.nsid = 1;
+	view.lba = MEMBER_BLOCKS;
+	assert_int_equal(gpunvme_queue_view(three, &view, v), -ERANGE);
+	assert_int_equal(gpunvme_queue_view(three, NULL, v), 0);
+	assert_int_equal(v->members, 1);
+	assert_int_equal(v->queues, 3);
+	assert_int_equal(v->lba_count, MEMBER_BLOCKS);
+}
+
+/* One device: a queue of one pair has both kinds of views, one of several pairs that of a volume. Either names a namespace. */
+static void several_pairs_on_one_device(void **state)
+{
+	struct gpunvme_queue_opts opts = GPUNVME_QUEUE_OPTS_INIT;
+	struct gpunvme_queue_info info = { .size = sizeof(info) };
+	struct gpunvme_queue *one, *three, *more = NULL;
+	struct stage s = { .members = 1, .width = 1 };
+	struct gpunvme_dvol v;
+
+	(void)state;
+	open_devices(&s, "?lba=512&queues=5");
+	assert_int_equal(gpunvme_queue_create(s.dev[0], s.gpu, NULL, &one), 0);
+	opts.queues = 3;
+	opts.flags = GPUNVME_QUEUE_LATENCY;
+	assert_int_equal(gpunvme_queue_create(s.dev[0], s.gpu, &opts, &three), 0);
+	assert_int_equal(gpunvme_queue_get_info(three, &info), 0);
+	assert_int_equal(info.devices, 1);
+	assert_int_equal(info.queues, 3);
+	assert_int_equal(info.nblocks | info.stripe | info.lba_size, 0);
+	check_views(one, three, &v);
+	read_by_each(&s, three, &v);
+	assert_int_equal(gpunvme_queue_create(s.dev[0], s.gpu, &opts, &more), -ENOSPC); /* there is one */
+	assert_null(more);
+	assert_int_equal(gpunvme_queue_create(s.dev[0], s.gpu, NULL, &more), 0);
+	assert_int_equal(gpunvme_queue_destroy(three), 0);
+	assert_int_equal(gpunvme_dev_close(s.dev[0]), 0); /* and takes the others along */
 	gpunvme_gpu_close(s.gpu);
 }
 
@@ -702,8 +779,8 @@ static void be_quick(struct stage *s)
 /* A member loses commands: its queue comes back, the others were never gone, the old view ends and its table with it. */
 static void volumes_recover(void **state)
 {
-	struct gpunvme_volume_opts opts = GPUNVME_VOLUME_OPTS_INIT;
-	struct gpunvme_volume_info info = { .size = sizeof(info) };
+	struct gpunvme_queue_opts opts = GPUNVME_QUEUE_OPTS_INIT;
+	struct gpunvme_queue_info info = { .size = sizeof(info) };
 	struct gpunvme_view view = GPUNVME_VIEW_INIT;
 	struct stage s = { .members = 2, .width = 1 };
 	uint32_t left = 0, i;
@@ -714,23 +791,25 @@ static void volumes_recover(void **state)
 	opts.queues = 2;
 	opts.stripe = 8;
 	view.flags = GPUNVME_VIEW_WRITE;
-	assert_int_equal(gpunvme_volume_create(s.dev, s.members, s.gpu, &opts, &s.vol), 0);
+	assert_int_equal(gpunvme_queue_create_striped(s.dev, s.members, s.gpu, &opts, &s.vol), 0);
 	assert_int_equal(gpunvme_mem_alloc(s.gpu, BUFFER, NULL, &s.mem), 0);
-	assert_int_equal(gpunvme_volume_map(s.vol, s.mem, &s.buf), 0);
+	assert_int_equal(gpunvme_mem_map_queue(s.mem, s.vol, &s.buf), 0);
 	gnv_soft_set_fault(gnv_dev_soft(s.dev[1]), &fault);
-	assert_int_equal(gpunvme_volume_recover(s.vol), 0); /* nothing to do */
+	assert_int_equal(gpunvme_queue_recover(s.vol), 0); /* none has ended: all four begin anew */
 	for (i = 0; i < 5; i++) {
-		assert_int_equal(gpunvme_volume_view(s.vol, &view, &s.v), 0);
+		assert_int_equal(gpunvme_queue_view(s.vol, &view, &s.v), 0);
 		be_quick(&s);
 		fill(bytes_at(&s, 0), 64 * BLOCK, i);
 		__atomic_store_n(&left, 1, __ATOMIC_RELAXED);
 		assert_int_equal(gpunvme_write(&s.v, &s.buf, 0, 0, 64 * BLOCK, 0), -GPUNVME_ETIMEDOUT);
-		assert_int_equal(gpunvme_volume_get_info(s.vol, &info), 0);
-		assert_int_equal(info.poisoned, 1);
-		assert_int_equal(gpunvme_volume_view(s.vol, &view, &s.v), -ESHUTDOWN);
-		assert_int_equal(gpunvme_volume_recover(s.vol), 0);
-		assert_int_equal(gpunvme_volume_release_old(s.vol), 0);
-		assert_int_equal(gpunvme_volume_view(s.vol, &view, &s.v), 0);
+		assert_int_equal(gpunvme_queue_get_info(s.vol, &info), 0);
+		assert_int_equal(info.ended, 1);
+		assert_int_equal(info.poison, GPUNVME_ETIMEDOUT);
+		assert_int_equal(info.recoveries, 4 + i); /* only what had ended */
+		assert_int_equal(gpunvme_queue_view(s.vol, &view, &s.v), -ESHUTDOWN);
+		assert_int_equal(gpunvme_queue_recover(s.vol), 0);
+		assert_int_equal(gpunvme_queue_retire(s.vol), 0);
+		assert_int_equal(gpunvme_queue_view(s.vol, &view, &s.v), 0);
 		assert_int_equal(gpunvme_write(&s.v, &s.buf, 0, 0, 64 * BLOCK, 0), 0);
 		memset(bytes_at(&s, 64 * BLOCK), 0, 64 * BLOCK);
 		assert_int_equal(gpunvme_read(&s.v, &s.buf, 64 * BLOCK, 0, 64 * BLOCK), 0);
@@ -741,11 +820,11 @@ static void volumes_recover(void **state)
 
 static uint64_t commands_of(struct stage *s, int write, uint64_t nblocks)
 {
-	struct gpunvme_volume_info before = { .size = sizeof(before) }, after = before;
+	struct gpunvme_queue_info before = { .size = sizeof(before) }, after = before;
 
-	assert_int_equal(gpunvme_volume_get_info(s->vol, &before), 0);
+	assert_int_equal(gpunvme_queue_get_info(s->vol, &before), 0);
 	assert_int_equal(run_block(s, write, 0, 5, nblocks), 0);
-	assert_int_equal(gpunvme_volume_get_info(s->vol, &after), 0);
+	assert_int_equal(gpunvme_queue_get_info(s->vol, &after), 0);
 	return after.submitted - before.submitted;
 }
 
@@ -806,7 +885,7 @@ static void is_hole(struct stage *s, uint64_t lba, uint64_t nblocks, uint64_t al
 /* Each member gets one range, whatever the stripes, and none where a member has none of it or has no leave to write. */
 static void deallocated_blocks_read_as_zeroes(void **state)
 {
-	struct gpunvme_volume_info before = { .size = sizeof(before) }, after = before;
+	struct gpunvme_queue_info before = { .size = sizeof(before) }, after = before;
 	struct gpunvme_view view = GPUNVME_VIEW_INIT;
 	struct stage s = { .members = 3, .width = 1 };
 	const uint64_t scratch = BUFFER - 16;
@@ -816,19 +895,19 @@ static void deallocated_blocks_read_as_zeroes(void **state)
 	open_stage(&s, "?lba=512", 2, 8);
 	fill(bytes_at(&s, 0), 1500 * BLOCK, 7);
 	assert_int_equal(run_block(&s, 1, 0, 0, 1500), 0);
-	assert_int_equal(gpunvme_volume_get_info(s.vol, &before), 0);
+	assert_int_equal(gpunvme_queue_get_info(s.vol, &before), 0);
 	assert_int_equal(gpunvme_discard(&s.v, &s.buf, scratch, 13 * BLOCK, 1000 * BLOCK), 0);
-	assert_int_equal(gpunvme_volume_get_info(s.vol, &after), 0);
+	assert_int_equal(gpunvme_queue_get_info(s.vol, &after), 0);
 	assert_int_equal(after.submitted - before.submitted, 3);
 	is_hole(&s, 13, 1000, 1500);
 	assert_int_equal(gpunvme_discard(&s.v, &s.buf, scratch, 1300 * BLOCK, 9 * BLOCK), 0);
 	is_hole(&s, 1300, 9, 1500);
-	assert_int_equal(gpunvme_volume_get_info(s.vol, &before), 0);
+	assert_int_equal(gpunvme_queue_get_info(s.vol, &before), 0);
 	assert_int_equal(before.submitted - after.submitted, 2);
 	assert_int_equal(gpunvme_discard(&s.v, &s.buf, BUFFER - 8, 0, BLOCK), -GPUNVME_ERANGE);
 	assert_int_equal(gpunvme_discard(&s.v, &s.buf, scratch, (uint64_t)s.v.lba_count * BLOCK, BLOCK), -GPUNVME_ERANGE);
 	assert_int_equal(gpunvme_discard(&s.v, &s.buf, scratch, 0, 0), -GPUNVME_EINVAL);
-	assert_int_equal(gpunvme_volume_view(s.vol, &view, &v), 0);
+	assert_int_equal(gpunvme_queue_view(s.vol, &view, &v), 0);
 	assert_int_equal(gpunvme_discard(&v, &s.buf, scratch, 0, BLOCK), -GPUNVME_EROFS);
 	is_hole(&s, 0, 0, 1500);
 	close_stage(&s);
@@ -837,7 +916,7 @@ static void deallocated_blocks_read_as_zeroes(void **state)
 /* So does gpunvme_zero(), by one command for each member that has a part. */
 static void zeroed_blocks_read_as_zeroes(void **state)
 {
-	struct gpunvme_volume_info before = { .size = sizeof(before) }, after = before;
+	struct gpunvme_queue_info before = { .size = sizeof(before) }, after = before;
 	struct gpunvme_view view = GPUNVME_VIEW_INIT;
 	struct stage s = { .members = 3, .width = 1 };
 	struct gpunvme_dvol v;
@@ -846,9 +925,9 @@ static void zeroed_blocks_read_as_zeroes(void **state)
 	open_stage(&s, "?lba=512", 2, 8);
 	fill(bytes_at(&s, 0), 1500 * BLOCK, 7);
 	assert_int_equal(run_block(&s, 1, 0, 0, 1500), 0);
-	assert_int_equal(gpunvme_volume_get_info(s.vol, &before), 0);
+	assert_int_equal(gpunvme_queue_get_info(s.vol, &before), 0);
 	assert_int_equal(gpunvme_zero(&s.v, 13 * BLOCK, 1000 * BLOCK), 0);
-	assert_int_equal(gpunvme_volume_get_info(s.vol, &after), 0);
+	assert_int_equal(gpunvme_queue_get_info(s.vol, &after), 0);
 	assert_int_equal(after.submitted - before.submitted, 3);
 	is_hole(&s, 13, 1000, 1500);
 	assert_int_equal(gpunvme_zero(&s.v, 1300 * BLOCK, 9 * BLOCK), 0);
@@ -857,7 +936,7 @@ static void zeroed_blocks_read_as_zeroes(void **state)
 	assert_int_equal(gpunvme_zero(&s.v, ~511ull, 2 * BLOCK), -GPUNVME_ERANGE);
 	assert_int_equal(gpunvme_zero(&s.v, 0, 0), -GPUNVME_EINVAL);
 	assert_int_equal(gpunvme_zero(&s.v, 0, BLOCK - 1), -GPUNVME_EINVAL);
-	assert_int_equal(gpunvme_volume_view(s.vol, &view, &v), 0);
+	assert_int_equal(gpunvme_queue_view(s.vol, &view, &v), 0);
 	assert_int_equal(gpunvme_zero(&v, 0, BLOCK), -GPUNVME_EROFS);
 	is_hole(&s, 0, 0, 1500);
 	close_stage(&s);
@@ -866,14 +945,14 @@ static void zeroed_blocks_read_as_zeroes(void **state)
 /* A drive that deallocates 1024 blocks by a range is given no more. */
 static void deallocation_keeps_to_the_limit(void **state)
 {
-	struct gpunvme_volume_info before = { .size = sizeof(before) }, after = before;
+	struct gpunvme_queue_info before = { .size = sizeof(before) }, after = before;
 	struct stage s = { .members = 1, .width = 1 };
 
 	(void)state;
 	open_stage(&s, "?lba=512&fault=hints", 1, 0);
-	assert_int_equal(gpunvme_volume_get_info(s.vol, &before), 0);
+	assert_int_equal(gpunvme_queue_get_info(s.vol, &before), 0);
 	assert_int_equal(gpunvme_discard(&s.v, &s.buf, 0, 3 * BLOCK, 1500 * BLOCK), 0);
-	assert_int_equal(gpunvme_volume_get_info(s.vol, &after), 0);
+	assert_int_equal(gpunvme_queue_get_info(s.vol, &after), 0);
 	assert_int_equal(after.submitted - before.submitted, 2);
 	close_stage(&s);
 }
@@ -890,26 +969,26 @@ static enum gnv_soft_verdict keep_queues(void *refuse, const struct gpunvme_sqe 
  */
 static void failed_volumes_leave_nothing(void **state)
 {
-	struct gpunvme_volume_opts opts = GPUNVME_VOLUME_OPTS_INIT;
+	struct gpunvme_queue_opts opts = GPUNVME_QUEUE_OPTS_INIT;
 	struct stage s = { .members = 2, .width = 1 };
 	uint32_t refuse = 1, i;
 	const struct gnv_soft_admin_fault fault = { keep_queues, &refuse };
-	struct gpunvme_qp *other, *qp[2];
+	struct gpunvme_queue *other, *qp[2];
 
 	(void)state;
 	open_devices(&s, "?queues=2");
-	assert_int_equal(gpunvme_qp_create(s.dev[1], s.gpu, NULL, &other), 0);
+	assert_int_equal(gpunvme_queue_create(s.dev[1], s.gpu, NULL, &other), 0);
 	for (i = 0; i < 2; i++)
 		gnv_soft_set_admin_fault(gnv_dev_soft(s.dev[i]), &fault);
 	opts.queues = 2;
-	assert_int_equal(gpunvme_volume_create(s.dev, 2, s.gpu, &opts, &s.vol), -ENOSPC);
-	assert_int_equal(gpunvme_qp_create(s.dev[0], s.gpu, NULL, &qp[0]), -ENOSPC);
+	assert_int_equal(gpunvme_queue_create_striped(s.dev, 2, s.gpu, &opts, &s.vol), -ENOSPC);
+	assert_int_equal(gpunvme_queue_create(s.dev[0], s.gpu, NULL, &qp[0]), -ENOSPC);
 	__atomic_store_n(&refuse, 0, __ATOMIC_RELAXED);
-	assert_int_equal(gpunvme_qp_create(s.dev[0], s.gpu, NULL, &qp[0]), 0);
-	assert_int_equal(gpunvme_qp_create(s.dev[0], s.gpu, NULL, &qp[1]), 0);
+	assert_int_equal(gpunvme_queue_create(s.dev[0], s.gpu, NULL, &qp[0]), 0);
+	assert_int_equal(gpunvme_queue_create(s.dev[0], s.gpu, NULL, &qp[1]), 0);
 	for (i = 0; i < 2; i++)
-		assert_int_equal(gpunvme_qp_destroy(qp[i]), 0);
-	assert_int_equal(gpunvme_qp_destroy(other), 0); /* the other device's goes with the next that is destroyed */
+		assert_int_equal(gpunvme_queue_destroy(qp[i]), 0);
+	assert_int_equal(gpunvme_queue_destroy(other), 0); /* the other device's goes with the next that is destroyed */
 	assert_null(gnv_qp_first(s.dev[1]));
 	gpunvme_gpu_close(s.gpu);
 	for (i = 0; i < 2; i++)
@@ -1146,8 +1225,8 @@ static void page_of_a_dead_member(void **state)
 	assert_int_equal(p.failed, 8);
 	assert_int_equal(gpunvme_pagecache_get_info(p.cache, &info), 0);
 	assert_true(info.lost > 0);
-	assert_int_equal(gpunvme_volume_recover(p.s.vol), 0);
-	assert_int_equal(gpunvme_volume_view(p.s.vol, &view, &p.s.v), 0);
+	assert_int_equal(gpunvme_queue_recover(p.s.vol), 0);
+	assert_int_equal(gpunvme_queue_view(p.s.vol, &view, &p.s.v), 0);
 	assert_int_equal(gpunvme_pagecache_view(p.cache, &p.pages), 0);
 	assert_int_equal(gpunvme_pagecache_get_info(p.cache, &info), 0);
 	assert_int_equal(info.lost, 0);
@@ -1185,8 +1264,8 @@ static void dead_member_has_all_frames(void **state)
 	for (i = 1; i < 4; i++)
 		assert_int_equal(gpunvme_page_get(&src, i, &page), -GPUNVME_ESHUTDOWN);
 	assert_int_equal(gpunvme_page_get(&src, 0, &page), -GPUNVME_EAGAIN);
-	assert_int_equal(gpunvme_volume_recover(p.s.vol), 0);
-	assert_int_equal(gpunvme_volume_view(p.s.vol, &view, &p.s.v), 0);
+	assert_int_equal(gpunvme_queue_recover(p.s.vol), 0);
+	assert_int_equal(gpunvme_queue_view(p.s.vol, &view, &p.s.v), 0);
 	assert_int_equal(gpunvme_pagecache_view(p.cache, &p.pages), 0);
 	for (i = 0; i < 4; i++) {
 		assert_int_equal(gpunvme_page_get(&src, i, &page), 0);
@@ -1222,7 +1301,7 @@ static void failed_caches_leave_nothing(void **state)
 	assert_non_null(strstr(gpunvme_errmsg(), "the controller is gone"));
 	assert_null(cache);
 	gnv_ctrl_revive(&s.dev[1]->nvme.ctrl);
-	assert_int_equal(gpunvme_volume_recover(s.vol), 0);
+	assert_int_equal(gpunvme_queue_recover(s.vol), 0);
 	close_stage(&s);
 }
 
@@ -1271,8 +1350,8 @@ static void check_strangers(struct paged *p, const struct gpunvme_dvol *striped,
 static void caches_of_other_volumes(void **state)
 {
 	struct paged p = { .s = { .members = 2, .width = 1 } };
-	struct gpunvme_volume_opts opts = { .size = sizeof(opts), .queues = 1, .stripe = 16 };
-	struct gpunvme_volume *striped, *turned;
+	struct gpunvme_queue_opts opts = { .size = sizeof(opts), .queues = 1, .stripe = 16 };
+	struct gpunvme_queue *striped, *turned;
 	struct gpunvme_pagecache_info info = { .size = sizeof(info) };
 	struct gpunvme_dev *back[2];
 	struct gpunvme_dvol v[2];
@@ -1283,17 +1362,17 @@ static void caches_of_other_volumes(void **state)
 	open_cache(&p, 0, 4096, 4, 0);
 	back[0] = p.s.dev[1];
 	back[1] = p.s.dev[0];
-	assert_int_equal(gpunvme_volume_create(p.s.dev, 2, p.s.gpu, &opts, &striped), 0);
+	assert_int_equal(gpunvme_queue_create_striped(p.s.dev, 2, p.s.gpu, &opts, &striped), 0);
 	opts.stripe = 8;
-	assert_int_equal(gpunvme_volume_create(back, 2, p.s.gpu, &opts, &turned), 0);
-	assert_int_equal(gpunvme_volume_view(striped, NULL, &v[0]), 0);
-	assert_int_equal(gpunvme_volume_view(turned, NULL, &v[1]), 0);
+	assert_int_equal(gpunvme_queue_create_striped(back, 2, p.s.gpu, &opts, &turned), 0);
+	assert_int_equal(gpunvme_queue_view(striped, NULL, &v[0]), 0);
+	assert_int_equal(gpunvme_queue_view(turned, NULL, &v[1]), 0);
 	check_strangers(&p, &v[0], &v[1]);
 	assert_int_equal(gpunvme_pagecache_get_info(p.cache, &info), 0);
 	assert_int_equal(info.misses, 2);
 	assert_int_equal(info.failures, 0);
-	assert_int_equal(gpunvme_volume_destroy(striped), 0);
-	assert_int_equal(gpunvme_volume_destroy(turned), 0);
+	assert_int_equal(gpunvme_queue_destroy(striped), 0);
+	assert_int_equal(gpunvme_queue_destroy(turned), 0);
 	close_cache(&p);
 	close_stage(&p.s);
 }
@@ -1301,20 +1380,20 @@ static void caches_of_other_volumes(void **state)
 static void read_only_volumes_have_no_writable_view(void **state)
 {
 	struct stage s = { .members = 2, .width = 1 };
-	struct gpunvme_volume_opts opts = GPUNVME_VOLUME_OPTS_INIT;
+	struct gpunvme_queue_opts opts = GPUNVME_QUEUE_OPTS_INIT;
 	struct gpunvme_view view = GPUNVME_VIEW_INIT;
 
 	(void)state;
 	open_devices(&s, "?lba=512&ro=1");
 	opts.queues = 1;
 	opts.stripe = 8;
-	assert_int_equal(gpunvme_volume_create(s.dev, s.members, s.gpu, &opts, &s.vol), 0);
+	assert_int_equal(gpunvme_queue_create_striped(s.dev, s.members, s.gpu, &opts, &s.vol), 0);
 	view.flags = GPUNVME_VIEW_WRITE;
-	assert_int_equal(gpunvme_volume_view(s.vol, &view, &s.v), -EROFS);
+	assert_int_equal(gpunvme_queue_view(s.vol, &view, &s.v), -EROFS);
 	assert_non_null(strstr(gpunvme_errmsg(), "the volume cannot be written"));
 	view.flags = 0;
-	assert_int_equal(gpunvme_volume_view(s.vol, &view, &s.v), 0);
-	gpunvme_volume_destroy(s.vol);
+	assert_int_equal(gpunvme_queue_view(s.vol, &view, &s.v), 0);
+	gpunvme_queue_destroy(s.vol);
 	gpunvme_gpu_close(s.gpu);
 	gpunvme_dev_close(s.dev[0]);
 	gpunvme_dev_close(s.dev[1]);
@@ -1355,6 +1434,7 @@ int main(void)
 		cmocka_unit_test(bad_transfers_are_refused),
 		cmocka_unit_test(bad_volumes_are_refused),
 		cmocka_unit_test(views_and_info),
+		cmocka_unit_test(several_pairs_on_one_device),
 		cmocka_unit_test(bytes_of_a_volume_are_counted),
 		cmocka_unit_test(freed_memory_leaves_no_tables),
 		cmocka_unit_test(tables_are_counted),

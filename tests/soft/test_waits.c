@@ -87,7 +87,7 @@ static void (*stepping)(void); /* what is done before each call; NULL: nothing *
 struct life {
 	struct gpunvme_gpu *gpu;
 	struct gpunvme_dev *dev;
-	struct gpunvme_qp *qp;
+	struct gpunvme_queue *qp;
 	struct gpunvme_mem *mem;
 	struct gpunvme_dbuf dbuf;
 	struct gpunvme_dq dq;
@@ -98,7 +98,7 @@ static void see(struct life *l)
 	struct gpunvme_view view = GPUNVME_VIEW_INIT;
 
 	view.flags = GPUNVME_VIEW_WRITE;
-	step(gpunvme_qp_view(l->qp, &view, &l->dq));
+	step(gpunvme_queue_view(l->qp, &view, &l->dq));
 }
 
 static void begin(struct life *l, const char *uri)
@@ -110,7 +110,7 @@ static void begin(struct life *l, const char *uri)
 	shared.flags = GPUNVME_MEM_SHARED;
 	step(gpunvme_gpu_open("cpu", NULL, &l->gpu));
 	step(gpunvme_dev_open(uri, &opts, &l->dev));
-	step_of_lanes(gpunvme_qp_create(l->dev, l->gpu, NULL, &l->qp));
+	step_of_lanes(gpunvme_queue_create(l->dev, l->gpu, NULL, &l->qp));
 	step(gpunvme_mem_alloc(l->gpu, BYTES, &shared, &l->mem));
 	step(gpunvme_mem_map(l->mem, l->dev));
 	step(gpunvme_mem_dbuf(l->mem, l->dev, &l->dbuf));
@@ -119,7 +119,7 @@ static void begin(struct life *l, const char *uri)
 
 static void finish(struct life *l)
 {
-	step(gpunvme_qp_destroy(l->qp));
+	step(gpunvme_queue_destroy(l->qp));
 	step(gpunvme_mem_unmap(l->mem, l->dev));
 	step(gpunvme_mem_free(l->mem));
 	step(gpunvme_dev_close(l->dev));
@@ -155,14 +155,14 @@ static void whole_life(const char *uri)
 	for (uint32_t i = 0; i < 12; i++)
 		step(exchange(&l, i));
 	step(gpunvme_dev_log_page(l.dev, 2, GPUNVME_NSID_ALL, page, sizeof(page)));
-	step(gpunvme_qp_stop(l.qp, 1));
-	step(gpunvme_qp_stop(l.qp, 0));
-	step_of_lanes(gpunvme_qp_recover(l.qp));
-	step(gpunvme_qp_release_old(l.qp));
+	step(gpunvme_queue_stop(l.qp, 1));
+	step(gpunvme_queue_stop(l.qp, 0));
+	step_of_lanes(gpunvme_queue_recover(l.qp));
+	step(gpunvme_queue_retire(l.qp));
 	see(&l);
 	step(exchange(&l, 50));
 	step(gpunvme_dev_reset(l.dev));
-	step(gpunvme_qp_release_old(l.qp));
+	step(gpunvme_queue_retire(l.qp));
 	see(&l);
 	step(exchange(&l, 51));
 	finish(&l);
@@ -267,8 +267,8 @@ static void test_stopped_for_hours(void **state)
 				continue;
 			lost++;
 			assert_true(ret == -GPUNVME_ETIMEDOUT || ret == -GPUNVME_ESHUTDOWN || ret == -GPUNVME_ESTALE);
-			step_of_lanes(gpunvme_qp_recover(l.qp));
-			step(gpunvme_qp_release_old(l.qp));
+			step_of_lanes(gpunvme_queue_recover(l.qp));
+			step(gpunvme_queue_retire(l.qp));
 			see(&l);
 		}
 		finish(&l);

@@ -118,14 +118,14 @@ static void maps_are_read(void **state)
 	struct gpunvme_file *file;
 	struct gpunvme_gpu *gpu;
 	struct gpunvme_mem *mem;
-	struct gpunvme_qp *qp;
+	struct gpunvme_queue *qp;
 	char *text = make_map();
 
 	(void)state;
 	assert_int_equal(gpunvme_file_open(dev, text, &of_map, &file), 0);
 	assert_int_equal(gpunvme_gpu_open("cpu", NULL, &gpu), 0);
-	assert_int_equal(gpunvme_qp_create(dev, gpu, NULL, &qp), 0);
-	assert_int_equal(gpunvme_qp_view(qp, NULL, &j.dq), 0);
+	assert_int_equal(gpunvme_queue_create(dev, gpu, NULL, &qp), 0);
+	assert_int_equal(gpunvme_queue_view(qp, NULL, &j.dq), 0);
 	assert_int_equal(gpunvme_mem_alloc(gpu, 16384, NULL, &mem), 0);
 	assert_int_equal(gpunvme_mem_map(mem, dev), 0);
 	assert_int_equal(gpunvme_mem_dbuf(mem, dev, &j.dbuf), 0);
@@ -135,7 +135,7 @@ static void maps_are_read(void **state)
 	assert_int_equal(j.cur.done, BYTES);
 	assert_memory_equal(gpunvme_mem_ptr(mem), data, BYTES);
 	gpunvme_file_close(file);
-	assert_int_equal(gpunvme_qp_destroy(qp), 0);
+	assert_int_equal(gpunvme_queue_destroy(qp), 0);
 	assert_int_equal(gpunvme_mem_free(mem), 0);
 	gpunvme_gpu_close(gpu);
 	assert_int_equal(gpunvme_dev_close(dev), 0);

@@ -24,7 +24,7 @@
 byte clock = SAID + 1, ticks, more;
 byte word;                /* the host's */
 byte asked, answer;       /* the mirror, one word: when the host was asked last, and what it said */
-bit taken_back;           /* gpunvme_qp_stop(0) has returned */
+bit taken_back;           /* gpunvme_queue_stop(0) has returned */
 byte gone;                /* lanes that never come back */
 
 #if PLANT == 4

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Two GPUs on one controller (gnv_qp_recover(), gnv_qp_renew(), gpunvme_qp_release_old() in lib/queue/qp_recover.c; find_qid() in
+ * Two GPUs on one controller (gnv_qp_recover(), gnv_qp_renew(), gpunvme_queue_retire() in lib/queue/qp_recover.c; find_qid() in
  * qp.c; gnv_dev_reset() in lib/dev/dev_reset.c), for a model checker: a queue of each, recovered by a host thread of each; what is
  * deleted is one GPU's, a reset ends the queues of both; a controller that completes when it likes, that may keep commands without
  * limit, and that may cease to reply. docs/verification.md says what is proved; tests/spin/check runs it, also with each PLANT,
@@ -145,7 +145,7 @@ proctype lane(byte me)
 			fi;
 			assert(!works[me]); /* its buffer is its own again, whatever it was told */
 			atomic { users[view]--; view = 0; before = 0 }
-		:: told[current[me]] /* gpunvme_qp_view() is refused, or a lane that looks sends nothing */
+		:: told[current[me]] /* gpunvme_queue_view() is refused, or a lane that looks sends nothing */
 		fi;
 		round++
 	:: else -> break

@@ -157,7 +157,7 @@ inline choose(old)
 	taken[qid] = 1
 }
 
-/* gpunvme_qp_release_old(): their kernels have ended. */
+/* gpunvme_queue_retire(): their kernels have ended. */
 inline release(old)
 {
 #if PLANT == 5

@@ -100,18 +100,18 @@ static void test_format_with_queues(void **state)
 	const struct gpunvme_sqe others[] = { { .opc = GPUNVME_ADMIN_NS_MANAGEMENT },
 					      { .opc = GPUNVME_ADMIN_NS_ATTACHMENT },
 					      { .opc = GPUNVME_ADMIN_CAPACITY_MANAGEMENT, .cdw10 = 3 } };
-	struct gpunvme_qp_opts opts = GPUNVME_QP_OPTS_INIT;
+	struct gpunvme_queue_opts opts = GPUNVME_QUEUE_OPTS_INIT;
 	struct fake *fake = fake_new();
 	struct gpunvme_dev *dev;
 	struct gpunvme_gpu *gpu;
-	struct gpunvme_qp *qp;
+	struct gpunvme_queue *qp;
 	unsigned before, i;
 
 	(void)state;
-	opts.flags = GPUNVME_QP_NO_SELFTEST;
+	opts.flags = GPUNVME_QUEUE_NO_SELFTEST;
 	assert_int_equal(fake_open(fake, &dev), 0);
 	assert_int_equal(gpunvme_gpu_open("cpu", NULL, &gpu), 0);
-	assert_int_equal(gpunvme_qp_create(dev, gpu, &opts, &qp), 0);
+	assert_int_equal(gpunvme_queue_create(dev, gpu, &opts, &qp), 0);
 	before = count_commands(fake);
 	for (i = 0; i < 4; i++) {
 		assert_int_equal(gpunvme_dev_admin(dev, &changes[i], NULL, 0, 0, NULL), -EBUSY);
@@ -120,10 +120,10 @@ static void test_format_with_queues(void **state)
 	assert_int_equal(count_commands(fake), before);
 	for (i = 0; i < 3; i++)
 		assert_int_equal(gpunvme_dev_admin(dev, &others[i], NULL, 0, 0, NULL), GPUNVME_SC_INVALID_OPCODE);
-	assert_int_equal(gpunvme_qp_destroy(qp), 0);
+	assert_int_equal(gpunvme_queue_destroy(qp), 0);
 	for (i = 0; i < 4; i++)
 		assert_int_equal(gpunvme_dev_admin(dev, &changes[i], NULL, 0, 0, NULL), GPUNVME_SC_INVALID_OPCODE);
-	assert_int_equal(gpunvme_qp_create(dev, gpu, &opts, &qp), 0); /* nothing is held */
+	assert_int_equal(gpunvme_queue_create(dev, gpu, &opts, &qp), 0); /* nothing is held */
 	gpunvme_gpu_close(gpu);
 	gpunvme_dev_close(dev);
 	fake_delete(fake, false);

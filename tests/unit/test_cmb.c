@@ -12,7 +12,7 @@
 #include "fake.h"
 #include "nvme/cmb.h"
 #include "nvme/reset.h"
-#include "queue/qp.h"
+#include "queue/queue.h"
 #include "util/mmio.h"
 
 #define MIB 0x100000ull
@@ -93,22 +93,22 @@ static void test_holds(void **state)
 		{ 2, SQS | LISTS, GPUNVME_CMB_QUEUES }, /* of queues that lie there, too */
 	};
 	struct gpunvme_mem_opts listed = { sizeof(listed), GPUNVME_MEM_CMB_LISTS, 0 };
-	struct gpunvme_qp_opts opts = GPUNVME_QP_OPTS_INIT;
+	struct gpunvme_queue_opts opts = GPUNVME_QUEUE_OPTS_INIT;
 	struct gpunvme_gpu *gpu;
 
 	(void)state;
-	opts.flags = GPUNVME_QP_CMB | GPUNVME_QP_NO_SELFTEST;
+	opts.flags = GPUNVME_QUEUE_CMB | GPUNVME_QUEUE_NO_SELFTEST;
 	assert_int_equal(gpunvme_gpu_open("cpu", NULL, &gpu), 0);
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		struct fake *fake = with_memory(cases[i].loc, SIZE(8u) | cases[i].size);
 		struct gpunvme_mem *mem = NULL;
-		struct gpunvme_qp *qp = NULL;
+		struct gpunvme_queue *qp = NULL;
 		struct gpunvme_dev *dev;
 
 		assert_int_equal(fake_open(fake, &dev), 0);
 		assert_int_equal(dev->nvme.info.cmb_holds, cases[i].holds);
 		if (!(cases[i].holds & GPUNVME_CMB_QUEUES)) {
-			assert_int_equal(gpunvme_qp_create(dev, gpu, &opts, &qp), -EOPNOTSUPP);
+			assert_int_equal(gpunvme_queue_create(dev, gpu, &opts, &qp), -EOPNOTSUPP);
 			assert_non_null(strstr(gpunvme_errmsg(), "takes no submission queues"));
 		}
 		if (!(cases[i].holds & GPUNVME_CMB_DATA)) {
@@ -131,10 +131,10 @@ static void test_holds(void **state)
 static void test_old_kind(void **state)
 {
 	struct fake *fake = with_memory(2, SIZE(8u) | SQS);
-	struct gpunvme_qp_opts opts = GPUNVME_QP_OPTS_INIT;
+	struct gpunvme_queue_opts opts = GPUNVME_QUEUE_OPTS_INIT;
 	struct gpunvme_gpu *gpu;
 	struct gpunvme_dev *dev;
-	struct gpunvme_qp *qp;
+	struct gpunvme_queue *qp;
 
 	(void)state;
 	fake_set_cap(fake, FAKE_CAP | GPUNVME_CAP_PMRS);
@@ -143,11 +143,11 @@ static void test_old_kind(void **state)
 	assert_int_equal(dev->nvme.info.cmb, 8 * MIB);
 	assert_true(dev->nvme.info.pmr);
 	assert_int_equal(gpunvme_gpu_open("cpu", NULL, &gpu), 0);
-	opts.flags = GPUNVME_QP_CMB | GPUNVME_QP_NO_SELFTEST;
-	assert_int_equal(gpunvme_qp_create(dev, gpu, &opts, &qp), 0);
-	assert_in_range(qp->sq.iova, FAKE_CMB_IOVA, FAKE_CMB_IOVA + 8 * MIB);
+	opts.flags = GPUNVME_QUEUE_CMB | GPUNVME_QUEUE_NO_SELFTEST;
+	assert_int_equal(gpunvme_queue_create(dev, gpu, &opts, &qp), 0);
+	assert_in_range(qp->qp[0]->sq.iova, FAKE_CMB_IOVA, FAKE_CMB_IOVA + 8 * MIB);
 	assert_int_equal(gpunvme_dev_reset(dev), 0);
-	assert_int_equal(gpunvme_qp_destroy(qp), 0);
+	assert_int_equal(gpunvme_queue_destroy(qp), 0);
 	assert_int_equal(gpunvme_dev_close(dev), 0);
 	assert_int_equal(told(fake), 0);
 	gpunvme_gpu_close(gpu);
@@ -162,10 +162,10 @@ static void test_left(void **state)
 	(void)state;
 	for (way = 1; way < 3; way++) {
 		struct fake *fake = with_memory(2, SIZE(8u) | SQS);
-		struct gpunvme_qp_opts opts = GPUNVME_QP_OPTS_INIT;
+		struct gpunvme_queue_opts opts = GPUNVME_QUEUE_OPTS_INIT;
 		struct gpunvme_gpu *gpu;
 		struct gpunvme_dev *dev;
-		struct gpunvme_qp *qp;
+		struct gpunvme_queue *qp;
 
 		fake->no_cmb = way == 1;
 		gnv_mmio_write32(fake->bar + GPUNVME_REG_CMBSTS, way == 2 ? GPUNVME_CMBSTS_CBAI : 0);
@@ -173,8 +173,8 @@ static void test_left(void **state)
 		assert_int_equal(dev->nvme.info.cmb | dev->nvme.info.cmb_holds, 0);
 		assert_int_equal(told(fake) & GPUNVME_CMBMSC_CMSE, 0);
 		assert_int_equal(gpunvme_gpu_open("cpu", NULL, &gpu), 0);
-		opts.flags = GPUNVME_QP_CMB | GPUNVME_QP_NO_SELFTEST;
-		assert_int_equal(gpunvme_qp_create(dev, gpu, &opts, &qp), -EOPNOTSUPP);
+		opts.flags = GPUNVME_QUEUE_CMB | GPUNVME_QUEUE_NO_SELFTEST;
+		assert_int_equal(gpunvme_queue_create(dev, gpu, &opts, &qp), -EOPNOTSUPP);
 		assert_non_null(strstr(gpunvme_errmsg(), "CMB"));
 		assert_int_equal(gpunvme_dev_close(dev), 0);
 		gpunvme_gpu_close(gpu);
@@ -220,24 +220,24 @@ static void test_small_window(void **state)
 static void test_lanes_of_gpu(void **state)
 {
 	struct fake *fake = with_memory(2, SIZE(1u) | SQS);
-	struct gpunvme_qp_opts opts = GPUNVME_QP_OPTS_INIT;
+	struct gpunvme_queue_opts opts = GPUNVME_QUEUE_OPTS_INIT;
 	struct gpunvme_gpu *gpu;
 	struct gpunvme_dev *dev;
-	struct gpunvme_qp *qp;
+	struct gpunvme_queue *qp;
 
 	(void)state;
 	fake->port.remote = true;
 	assert_int_equal(fake_open(fake, &dev), 0);
 	assert_int_equal(gpunvme_gpu_open("cpu", NULL, &gpu), 0);
-	opts.flags = GPUNVME_QP_CMB | GPUNVME_QP_NO_SELFTEST;
-	assert_int_equal(gpunvme_qp_create(dev, gpu, &opts, &qp), 0);
-	assert_int_equal(gpunvme_qp_destroy(qp), 0);
+	opts.flags = GPUNVME_QUEUE_CMB | GPUNVME_QUEUE_NO_SELFTEST;
+	assert_int_equal(gpunvme_queue_create(dev, gpu, &opts, &qp), 0);
+	assert_int_equal(gpunvme_queue_destroy(qp), 0);
 	gpu->info.kind = GPUNVME_GPU_HSA;
-	assert_int_equal(gpunvme_qp_create(dev, gpu, &opts, &qp), -EOPNOTSUPP);
-	assert_non_null(strstr(gpunvme_errmsg(), "GPUNVME_QP_NO_READBACK"));
-	opts.flags |= GPUNVME_QP_NO_READBACK;
-	assert_int_equal(gpunvme_qp_create(dev, gpu, &opts, &qp), 0);
-	assert_int_equal(gpunvme_qp_destroy(qp), 0);
+	assert_int_equal(gpunvme_queue_create(dev, gpu, &opts, &qp), -EOPNOTSUPP);
+	assert_non_null(strstr(gpunvme_errmsg(), "GPUNVME_QUEUE_NO_READBACK"));
+	opts.flags |= GPUNVME_QUEUE_NO_READBACK;
+	assert_int_equal(gpunvme_queue_create(dev, gpu, &opts, &qp), 0);
+	assert_int_equal(gpunvme_queue_destroy(qp), 0);
 	gpu->info.kind = GPUNVME_GPU_CPU;
 	assert_int_equal(gpunvme_dev_close(dev), 0);
 	gpunvme_gpu_close(gpu);
@@ -252,9 +252,9 @@ static void let_go(void *dev)
 static void test_queues(void **state)
 {
 	struct fake *fake = with_memory(2, 64u << 12 | SQS); /* 256 KiB */
-	struct gpunvme_qp_opts opts = GPUNVME_QP_OPTS_INIT;
-	struct gpunvme_qp_info info = { .size = sizeof(info) };
-	struct gpunvme_qp *qp[4];
+	struct gpunvme_queue_opts opts = GPUNVME_QUEUE_OPTS_INIT;
+	struct gpunvme_queue_info info = { .size = sizeof(info) };
+	struct gpunvme_queue *qp[4];
 	struct gpunvme_gpu *gpu;
 	struct gpunvme_dev *dev;
 
@@ -262,31 +262,31 @@ static void test_queues(void **state)
 	fake->granted = 7 | 7u << 16;
 	assert_int_equal(fake_open(fake, &dev), 0);
 	assert_int_equal(gpunvme_gpu_open("cpu", NULL, &gpu), 0);
-	opts.flags = GPUNVME_QP_CMB | GPUNVME_QP_NO_SELFTEST;
+	opts.flags = GPUNVME_QUEUE_CMB | GPUNVME_QUEUE_NO_SELFTEST;
 	opts.depth = 1024; /* 64 KiB */
 	for (unsigned i = 0; i < 3; i++) {
-		assert_int_equal(gpunvme_qp_create(dev, gpu, &opts, &qp[i]), 0);
+		assert_int_equal(gpunvme_queue_create(dev, gpu, &opts, &qp[i]), 0);
 		assert_int_equal(fake->last.opc, GPUNVME_ADMIN_CREATE_SQ);
-		assert_int_equal(fake->last.prp1, qp[i]->sq.iova);
-		assert_true(qp[i]->sq.iova >= FAKE_CMB_IOVA && qp[i]->sq.iova + qp[i]->sq.len <= FAKE_CMB_IOVA + 64 * 4096);
-		assert_true(qp[i]->cq.iova < FAKE_CMB_IOVA);
-		assert_int_equal(gpunvme_qp_get_info(qp[i], &info), 0);
+		assert_int_equal(fake->last.prp1, qp[i]->qp[0]->sq.iova);
+		assert_true(qp[i]->qp[0]->sq.iova >= FAKE_CMB_IOVA && qp[i]->qp[0]->sq.iova + qp[i]->qp[0]->sq.len <= FAKE_CMB_IOVA + 64 * 4096);
+		assert_true(qp[i]->qp[0]->cq.iova < FAKE_CMB_IOVA);
+		assert_int_equal(gpunvme_queue_get_info(qp[i], &info), 0);
 		assert_string_equal(info.rung, "cmb");
 	}
-	assert_int_equal(gpunvme_qp_create(dev, gpu, &opts, &qp[3]), -ENOSPC);
+	assert_int_equal(gpunvme_queue_create(dev, gpu, &opts, &qp[3]), -ENOSPC);
 	assert_non_null(strstr(gpunvme_errmsg(), "less deep"));
 	opts.depth = 16;
-	assert_int_equal(gpunvme_qp_create(dev, gpu, &opts, &qp[3]), 0);
-	assert_int_equal(gpunvme_qp_destroy(qp[3]), 0);
-	assert_int_equal(gpunvme_qp_destroy(qp[1]), 0);
+	assert_int_equal(gpunvme_queue_create(dev, gpu, &opts, &qp[3]), 0);
+	assert_int_equal(gpunvme_queue_destroy(qp[3]), 0);
+	assert_int_equal(gpunvme_queue_destroy(qp[1]), 0);
 	opts.depth = 1024;
-	assert_int_equal(gpunvme_qp_create(dev, gpu, &opts, &qp[1]), 0);
+	assert_int_equal(gpunvme_queue_create(dev, gpu, &opts, &qp[1]), 0);
 	/* A function reset forgets where it is. */
 	gnv_mmio_write64(fake->bar + GPUNVME_REG_CMBMSC, 0);
 	assert_int_equal(gnv_reset(&dev->nvme, let_go, dev), 0);
 	assert_int_equal(told(fake), FAKE_CMB_IOVA | ON);
 	for (unsigned i = 0; i < 3; i++)
-		gpunvme_qp_destroy(qp[i]);
+		gpunvme_queue_destroy(qp[i]);
 	assert_int_equal(gpunvme_dev_close(dev), 0);
 	gpunvme_gpu_close(gpu);
 	fake_delete(fake, false);
@@ -296,11 +296,11 @@ static void test_queues(void **state)
 static void test_gpu_keeps_it(void **state)
 {
 	struct fake *fake = with_memory(2, SIZE(1u) | SQS);
-	struct gpunvme_qp_opts opts = GPUNVME_QP_OPTS_INIT;
+	struct gpunvme_queue_opts opts = GPUNVME_QUEUE_OPTS_INIT;
 	volatile unsigned char *ring;
 	struct gpunvme_gpu *gpu;
 	struct gpunvme_dev *dev;
-	struct gpunvme_qp *qp;
+	struct gpunvme_queue *qp;
 
 	(void)state;
 	fake->cmb_stays = true;
@@ -308,11 +308,11 @@ static void test_gpu_keeps_it(void **state)
 	leak_expected(true);
 	assert_int_equal(gpunvme_gpu_open("cpu", NULL, &gpu), 0);
 	leak_expected(false);
-	opts.flags = GPUNVME_QP_CMB | GPUNVME_QP_NO_SELFTEST;
-	assert_int_equal(gpunvme_qp_create(dev, gpu, &opts, &qp), 0);
-	ring = qp->sq.cpu;
-	assert_int_equal(gpunvme_qp_destroy(qp), 0);
-	assert_int_equal(gpunvme_qp_create(dev, gpu, &opts, &qp), 0); /* which is no reason to stop */
+	opts.flags = GPUNVME_QUEUE_CMB | GPUNVME_QUEUE_NO_SELFTEST;
+	assert_int_equal(gpunvme_queue_create(dev, gpu, &opts, &qp), 0);
+	ring = qp->qp[0]->sq.cpu;
+	assert_int_equal(gpunvme_queue_destroy(qp), 0);
+	assert_int_equal(gpunvme_queue_create(dev, gpu, &opts, &qp), 0); /* which is no reason to stop */
 	assert_false(fake->port.keep);
 	assert_int_equal(gpunvme_dev_close(dev), 0);
 	assert_true(fake->port.keep);

@@ -13,7 +13,7 @@
 
 #include "fake.h"
 #include "gpu/gpu.h"
-#include "queue/qp.h"
+#include "queue/queue.h"
 #include "util/bits.h"
 
 #pragma GCC diagnostic ignored "-Wunused-function" /* the rig brings kernels */
@@ -22,7 +22,7 @@
 #define LANE 0x0000700000000000ull /* what the lanes of this test call host address 0 */
 #define LOCAL 0x0000600000000000ull
 
-static const struct gpunvme_qp_opts plain = { sizeof(plain), GPUNVME_QP_NO_SELFTEST, 0, 0, 0 };
+static const struct gpunvme_queue_opts plain = { sizeof(plain), GPUNVME_QUEUE_NO_SELFTEST, 0, 0, 0, 0, 0 };
 
 /* What is attached now, what was asked ever, and which request fails (0: none). */
 static struct {
@@ -152,30 +152,30 @@ static void test_addresses(void **state)
 {
 	struct fake *fake = fake_new();
 	struct gpunvme_gpu *gpu = foreign_gpu(fake);
-	struct gpunvme_qp_info info = { .size = sizeof(info) };
+	struct gpunvme_queue_info info = { .size = sizeof(info) };
 	struct gpunvme_dbuf dbuf;
 	struct gpunvme_mem *mem;
 	struct gpunvme_dev *dev;
-	struct gpunvme_qp *qp, *other;
+	struct gpunvme_queue *qp, *other;
 	struct gpunvme_dq dq;
 	unsigned maps;
 
 	(void)state;
 	assert_int_equal(fake_open(fake, &dev), 0);
 	assert_int_equal(seen.asked, 0); /* the admin queue is the host's */
-	assert_int_equal(gpunvme_qp_create(dev, gpu, &plain, &qp), 0);
+	assert_int_equal(gpunvme_queue_create(dev, gpu, &plain, &qp), 0);
 	assert_int_equal(seen.hosts, 2); /* the chunk and BAR0, once each */
-	assert_int_equal(gpunvme_qp_create(dev, gpu, &plain, &other), 0);
+	assert_int_equal(gpunvme_queue_create(dev, gpu, &plain, &other), 0);
 	assert_int_equal(seen.hosts, 2);
-	assert_int_equal(gpunvme_qp_view(qp, NULL, &dq), 0);
-	assert_int_equal(dq.sq, LANE + (uintptr_t)qp->sq.cpu);
-	assert_int_equal(dq.cq, LANE + (uintptr_t)qp->cq.cpu);
-	assert_int_equal(dq.stop, LANE + (uintptr_t)qp->control.cpu);
+	assert_int_equal(gpunvme_queue_view(qp, NULL, &dq), 0);
+	assert_int_equal(dq.sq, LANE + (uintptr_t)qp->qp[0]->sq.cpu);
+	assert_int_equal(dq.cq, LANE + (uintptr_t)qp->qp[0]->cq.cpu);
+	assert_int_equal(dq.stop, LANE + (uintptr_t)qp->qp[0]->control.cpu);
 	assert_int_equal(dq.sq_db, LANE + (uintptr_t)fake->bar + 0x1008);
 	assert_int_equal(dq.cq_db, LANE + (uintptr_t)fake->bar + 0x100c);
-	assert_int_equal(dq.state, LOCAL + (uintptr_t)qp->state.cookie);
-	assert_int_equal(dq.result, dq.state + qp->layout.result);
-	assert_int_equal(((uint64_t *)qp->state.cookie)[qp->layout.cid_map / 8], ~0ull);
+	assert_int_equal(dq.state, LOCAL + (uintptr_t)qp->qp[0]->state.cookie);
+	assert_int_equal(dq.result, dq.state + qp->qp[0]->layout.result);
+	assert_int_equal(((uint64_t *)qp->qp[0]->state.cookie)[qp->qp[0]->layout.cid_map / 8], ~0ull);
 	assert_int_equal(gpunvme_mem_alloc(gpu, 20000, NULL, &mem), 0);
 	maps = fake->maps;
 	assert_int_equal(gpunvme_mem_map(mem, dev), 0);
@@ -185,13 +185,13 @@ static void test_addresses(void **state)
 	assert_int_equal(seen.hosts, 3);
 	assert_int_equal(gpunvme_mem_unmap(mem, dev), 0);
 	assert_int_equal(seen.hosts, 2);
-	gpunvme_qp_destroy(other);
+	gpunvme_queue_destroy(other);
 	assert_int_equal(seen.hosts, 2);
-	assert_int_equal(gpunvme_qp_get_info(qp, &info), 0);
+	assert_int_equal(gpunvme_queue_get_info(qp, &info), 0);
 	assert_int_equal(info.poison, 0);
 	gpunvme_gpu_close(gpu); /* before the rest */
 	gpunvme_mem_free(mem);
-	gpunvme_qp_destroy(qp);
+	gpunvme_queue_destroy(qp);
 	assert_int_equal(seen.hosts + seen.mmios + seen.locals, 0);
 	gpunvme_dev_close(dev);
 	fake_delete(fake, false);
@@ -209,11 +209,11 @@ static void test_refusals(void **state)
 		struct gpunvme_gpu *gpu = foreign_gpu(fake);
 		struct gpunvme_mem *mem = NULL;
 		struct gpunvme_dev *dev;
-		struct gpunvme_qp *qp = NULL;
+		struct gpunvme_queue *qp = NULL;
 
 		assert_int_equal(fake_open(fake, &dev), 0);
 		seen.fails_at = n;
-		ret = gpunvme_qp_create(dev, gpu, &plain, &qp);
+		ret = gpunvme_queue_create(dev, gpu, &plain, &qp);
 		assert_true(!ret || !qp);
 		if (!ret)
 			ret = gpunvme_mem_alloc(gpu, 20000, NULL, &mem);
@@ -222,7 +222,7 @@ static void test_refusals(void **state)
 		if (ret)
 			assert_non_null(strstr(gpunvme_errmsg(), "refused by the test"));
 		gpunvme_mem_free(mem);
-		gpunvme_qp_destroy(qp);
+		gpunvme_queue_destroy(qp);
 		gpunvme_dev_close(dev);
 		gpunvme_gpu_close(gpu);
 		assert_int_equal(seen.hosts + seen.mmios + seen.locals, 0);
@@ -238,27 +238,27 @@ static void test_doorbells(void **state)
 	static const struct gnv_mem_ops foreign = { "bar", NULL, gnv_mem_attach_foreign, gnv_mem_detach_foreign };
 	struct fake *fake = fake_new();
 	struct gpunvme_gpu *gpu = foreign_gpu(fake);
-	struct gpunvme_qp_info info = { .size = sizeof(info) };
+	struct gpunvme_queue_info info = { .size = sizeof(info) };
 	struct gpunvme_dev *dev;
-	struct gpunvme_qp *qp;
+	struct gpunvme_queue *qp;
 
 	(void)state;
 	fake->bar0.ops = &foreign;
 	fake->bar0.dmabuf = -1;
 	assert_int_equal(fake_open(fake, &dev), 0);
-	assert_int_equal(gpunvme_qp_create(dev, gpu, &plain, &qp), 0);
+	assert_int_equal(gpunvme_queue_create(dev, gpu, &plain, &qp), 0);
 	assert_int_equal(seen.mmios, 1);
-	assert_int_equal(qp->sq_db, LANE + (uintptr_t)fake->bar + 0x1008);
-	gpunvme_qp_destroy(qp);
+	assert_int_equal(qp->qp[0]->sq_db, LANE + (uintptr_t)fake->bar + 0x1008);
+	gpunvme_queue_destroy(qp);
 	assert_int_equal(seen.mmios, 0);
 	seen.mmio_error = -EOPNOTSUPP;
-	assert_int_equal(gpunvme_qp_create(dev, gpu, &plain, &qp), 0);
-	assert_int_equal(gpunvme_qp_get_info(qp, &info), 0);
+	assert_int_equal(gpunvme_queue_create(dev, gpu, &plain, &qp), 0);
+	assert_int_equal(gpunvme_queue_get_info(qp, &info), 0);
 	assert_string_equal(info.rung, "fake+fwd");
-	assert_int_equal(qp->sq_db, LANE + (uintptr_t)qp->bells.cpu);
-	gpunvme_qp_destroy(qp);
+	assert_int_equal(qp->qp[0]->sq_db, LANE + (uintptr_t)qp->qp[0]->bells.cpu);
+	gpunvme_queue_destroy(qp);
 	seen.mmio_error = -EIO;
-	assert_int_equal(gpunvme_qp_create(dev, gpu, &plain, &qp), -EIO);
+	assert_int_equal(gpunvme_queue_create(dev, gpu, &plain, &qp), -EIO);
 	assert_int_equal(seen.hosts + seen.mmios + seen.locals, 0);
 	gpunvme_dev_close(dev);
 	gpunvme_gpu_close(gpu);
@@ -272,7 +272,7 @@ static void test_kept(void **state)
 	struct fake *fake = fake_new();
 	struct gpunvme_gpu *gpu;
 	struct gpunvme_dev *dev;
-	struct gpunvme_qp *qp;
+	struct gpunvme_queue *qp;
 
 	(void)state;
 	fake->bar0.ops = &foreign;
@@ -281,9 +281,9 @@ static void test_kept(void **state)
 	gpu = foreign_gpu(fake);
 	seen.keeps = true;
 	assert_int_equal(fake_open(fake, &dev), 0);
-	assert_int_equal(gpunvme_qp_create(dev, gpu, &plain, &qp), 0);
+	assert_int_equal(gpunvme_queue_create(dev, gpu, &plain, &qp), 0);
 	leak_expected(0);
-	gpunvme_qp_destroy(qp);
+	gpunvme_queue_destroy(qp);
 	gpunvme_dev_close(dev);
 	assert_true(fake->port.keep);
 	gpunvme_gpu_close(gpu);
@@ -296,18 +296,18 @@ static void test_unreadable(void **state)
 	struct fake *fake = fake_new();
 	struct gpunvme_gpu *gpu = foreign_gpu(fake);
 	struct gpunvme_dev *dev;
-	struct gpunvme_qp *qp;
+	struct gpunvme_queue *qp;
 
 	(void)state;
 	assert_int_equal(fake_open(fake, &dev), 0);
-	assert_int_equal(gpunvme_qp_create(dev, gpu, &plain, &qp), 0);
-	assert_int_equal(gnv_qp_poisoned(qp), 0);
-	assert_int_equal(gnv_qp_in_flight(qp), 0);
+	assert_int_equal(gpunvme_queue_create(dev, gpu, &plain, &qp), 0);
+	assert_int_equal(gnv_qp_poisoned(qp->qp[0]), 0);
+	assert_int_equal(gnv_qp_in_flight(qp->qp[0]), 0);
 	seen.fails_at = seen.asked + 1;
-	assert_int_equal(gnv_qp_poisoned(qp), GPUNVME_ENODEV);
+	assert_int_equal(gnv_qp_poisoned(qp->qp[0]), GPUNVME_ENODEV);
 	seen.fails_at = seen.asked + 1;
-	assert_int_equal(gnv_qp_in_flight(qp), qp->cids);
-	gpunvme_qp_destroy(qp);
+	assert_int_equal(gnv_qp_in_flight(qp->qp[0]), qp->qp[0]->cids);
+	gpunvme_queue_destroy(qp);
 	gpunvme_dev_close(dev);
 	gpunvme_gpu_close(gpu);
 	fake_delete(fake, false);
@@ -316,15 +316,15 @@ static void test_unreadable(void **state)
 /* Where a lane's address lies. The rig's are pointers, so it is asked which of its lists has them. */
 enum where { NOWHERE, HOST_MEMORY, LANE_MEMORY, BAR };
 
-static enum where library_has(const struct fake *fake, const struct gpunvme_qp *qp, uint64_t at)
+static enum where library_has(const struct fake *fake, const struct gpunvme_queue *qp, uint64_t at)
 {
 	uint64_t host = at - LANE, bar = (uintptr_t)fake->bar;
 
 	if (host >= bar && host < bar + FAKE_BAR_BYTES)
 		return BAR;
-	if (host == (uintptr_t)qp->sq.cpu || host == (uintptr_t)qp->cq.cpu || host == (uintptr_t)qp->control.cpu)
+	if (host == (uintptr_t)qp->qp[0]->sq.cpu || host == (uintptr_t)qp->qp[0]->cq.cpu || host == (uintptr_t)qp->qp[0]->control.cpu)
 		return HOST_MEMORY;
-	return at == LOCAL + (uintptr_t)qp->state.cookie ? LANE_MEMORY : NOWHERE;
+	return at == LOCAL + (uintptr_t)qp->qp[0]->state.cookie ? LANE_MEMORY : NOWHERE;
 }
 
 static enum where rig_has(const struct rig *r, uint64_t at)
@@ -354,7 +354,7 @@ static void keep_the_same(struct gpunvme_dq *dq)
 /* The benchmarks' queues, made by hand, are what programs get from the library: else they measure something else. */
 static void test_rig(void **state)
 {
-	static const struct gpunvme_qp_opts opts = { sizeof(opts), GPUNVME_QP_NO_SELFTEST, 256, 0, 0 };
+	static const struct gpunvme_queue_opts opts = { sizeof(opts), GPUNVME_QUEUE_NO_SELFTEST, 256, 0, 0, 0, 0 };
 	struct rig *r = rig_new(1, 256, SERVE_COUNT, false, false, 0);
 	const struct gpunvme_dq *b = &r->dqs[0];
 	struct gpunvme_dq a, by_hand = r->dqs[0];
@@ -362,12 +362,12 @@ static void test_rig(void **state)
 	struct fake *fake = fake_new();
 	struct gpunvme_gpu *gpu = foreign_gpu(fake);
 	struct gpunvme_dev *dev;
-	struct gpunvme_qp *qp;
+	struct gpunvme_queue *qp;
 
 	(void)state;
 	assert_int_equal(fake_open(fake, &dev), 0);
-	assert_int_equal(gpunvme_qp_create(dev, gpu, &opts, &qp), 0);
-	assert_int_equal(gpunvme_qp_view(qp, NULL, &a), 0);
+	assert_int_equal(gpunvme_queue_create(dev, gpu, &opts, &qp), 0);
+	assert_int_equal(gpunvme_queue_view(qp, NULL, &a), 0);
 	assert_int_equal(library_has(fake, qp, a.sq), rig_has(r, b->sq));
 	assert_int_equal(library_has(fake, qp, a.cq), rig_has(r, b->cq));
 	assert_int_equal(library_has(fake, qp, a.sq_db), rig_has(r, b->sq_db));
@@ -386,7 +386,7 @@ static void test_rig(void **state)
 	keep_the_same(&a);
 	keep_the_same(&by_hand);
 	assert_memory_equal(&a, &by_hand, sizeof(a));
-	gpunvme_qp_destroy(qp);
+	gpunvme_queue_destroy(qp);
 	gpunvme_dev_close(dev);
 	gpunvme_gpu_close(gpu);
 	fake_delete(fake, false);
@@ -399,22 +399,22 @@ static void test_control(void **state)
 	struct fake *fake = fake_new();
 	struct gpunvme_gpu *gpu;
 	struct gpunvme_dev *dev;
-	struct gpunvme_qp *qp;
+	struct gpunvme_queue *qp;
 	struct gpunvme_dq dq;
 
 	(void)state;
 	assert_int_equal(gpunvme_gpu_open("cpu:4", NULL, &gpu), 0);
 	assert_int_equal(fake_open(fake, &dev), 0);
-	assert_int_equal(gpunvme_qp_create(dev, gpu, &plain, &qp), 0);
-	assert_int_equal(gpunvme_qp_stop(qp, 1), 0);
-	assert_int_equal(*(uint32_t *)qp->control.cpu, 1);
-	assert_int_equal(gnv_qp_poisoned(qp), 0);
+	assert_int_equal(gpunvme_queue_create(dev, gpu, &plain, &qp), 0);
+	assert_int_equal(gpunvme_queue_stop(qp, 1), 0);
+	assert_int_equal(*(uint32_t *)qp->qp[0]->control.cpu, 1);
+	assert_int_equal(gnv_qp_poisoned(qp->qp[0]), 0);
 	fake->lost(fake->lost_ctx, GNV_PORT_LOST, "it was unplugged");
-	assert_int_equal(gpunvme_qp_stop(qp, 0), 0);
-	assert_int_equal(*(uint32_t *)qp->control.cpu, GPUNVME_ENODEV);
-	assert_int_equal(gnv_qp_poisoned(qp), GPUNVME_ENODEV);
-	assert_int_equal(gpunvme_qp_view(qp, NULL, &dq), -ESHUTDOWN);
-	gpunvme_qp_destroy(qp);
+	assert_int_equal(gpunvme_queue_stop(qp, 0), 0);
+	assert_int_equal(*(uint32_t *)qp->qp[0]->control.cpu, GPUNVME_ENODEV);
+	assert_int_equal(gnv_qp_poisoned(qp->qp[0]), GPUNVME_ENODEV);
+	assert_int_equal(gpunvme_queue_view(qp, NULL, &dq), -ESHUTDOWN);
+	gpunvme_queue_destroy(qp);
 	gpunvme_dev_close(dev);
 	gpunvme_gpu_close(gpu);
 	fake_delete(fake, false);
@@ -449,16 +449,16 @@ static void test_copies(void **state)
 
 #define VIEWS 3u
 
-static void view_queues(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, const uint32_t ms[VIEWS], struct gpunvme_qp *qp[VIEWS],
+static void view_queues(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, const uint32_t ms[VIEWS], struct gpunvme_queue *qp[VIEWS],
 			struct gpunvme_dq dq[VIEWS])
 {
-	struct gpunvme_qp_opts opts = plain;
+	struct gpunvme_queue_opts opts = plain;
 	unsigned i;
 
 	for (i = 0; i < VIEWS; i++) {
 		opts.cmd_timeout_ms = ms[i];
-		assert_int_equal(gpunvme_qp_create(dev, gpu, &opts, &qp[i]), 0);
-		assert_int_equal(gpunvme_qp_view(qp[i], NULL, &dq[i]), 0);
+		assert_int_equal(gpunvme_queue_create(dev, gpu, &opts, &qp[i]), 0);
+		assert_int_equal(gpunvme_queue_view(qp[i], NULL, &dq[i]), 0);
 	}
 }
 
@@ -490,7 +490,7 @@ static void test_batch_time(void **state)
 	struct fake *fake = fake_new();
 	struct gpunvme_gpu *gpu = foreign_gpu(fake);
 	struct gnv_gpu_ops ops = *gpu->ops;
-	struct gpunvme_qp *qp[VIEWS];
+	struct gpunvme_queue *qp[VIEWS];
 	struct gpunvme_dq dq[VIEWS];
 	struct gpunvme_dev *dev;
 	uint32_t took;
@@ -505,7 +505,7 @@ static void test_batch_time(void **state)
 	assert_in_range(took, 60000, 80000);
 	assert_in_range(batch_time(gpu, dq, 1u << 17) - took, 1000, 10000);
 	for (i = 0; i < VIEWS; i++)
-		gpunvme_qp_destroy(qp[i]);
+		gpunvme_queue_destroy(qp[i]);
 	gpunvme_dev_close(dev);
 	gpunvme_gpu_close(gpu);
 	fake_delete(fake, false);

@@ -187,18 +187,18 @@ static void read_all(void *arg)
 
 static void check_data(struct gpunvme_dev *dev)
 {
-	static const struct gpunvme_qp_opts plain = { sizeof(plain), GPUNVME_QP_NO_SELFTEST, 64, 0, 0 };
+	static const struct gpunvme_queue_opts plain = { sizeof(plain), GPUNVME_QUEUE_NO_SELFTEST, 64, 0, 0, 0, 0 };
 	static unsigned char want[1 << 20];
 	struct gpunvme_dbuf dbuf;
 	struct gpunvme_gpu *gpu;
 	struct gpunvme_mem *mem;
-	struct gpunvme_qp *qp;
+	struct gpunvme_queue *qp;
 	struct gpunvme_dq dq;
 	struct job job = { &dq, &dbuf, NULL, want, "" };
 
 	good(gpunvme_gpu_open("cpu", NULL, &gpu));
-	good(gpunvme_qp_create(dev, gpu, &plain, &qp));
-	good(gpunvme_qp_view(qp, NULL, &dq));
+	good(gpunvme_queue_create(dev, gpu, &plain, &qp));
+	good(gpunvme_queue_view(qp, NULL, &dq));
 	good(gpunvme_mem_alloc(gpu, BUFFER, NULL, &mem));
 	good(gpunvme_mem_map(mem, dev));
 	good(gpunvme_mem_dbuf(mem, dev, &dbuf));
@@ -207,7 +207,7 @@ static void check_data(struct gpunvme_dev *dev)
 	if (job.wrong[0])
 		fail_msg("%s: lists \"%s\": %s", err->name, dev->nvme.info.lists, job.wrong);
 	good(gpunvme_mem_free(mem));
-	good(gpunvme_qp_destroy(qp));
+	good(gpunvme_queue_destroy(qp));
 	gpunvme_gpu_close(gpu);
 }
 

@@ -13,7 +13,7 @@
 #include "queue/qp.h"
 
 static struct gpunvme_gpu *gpu;
-static const struct gpunvme_qp_opts plain = { sizeof(plain), GPUNVME_QP_NO_SELFTEST, 16, 0, 0 };
+static const struct gpunvme_queue_opts plain = { sizeof(plain), GPUNVME_QUEUE_NO_SELFTEST, 16, 0, 0, 0, 0 };
 
 static int setup(void **state)
 {
@@ -110,14 +110,14 @@ static void test_busy(void **state)
 	struct fake *fake = fake_new();
 	struct gpunvme_dev *dev;
 	struct gpunvme_mem *kept, *freed, *ours;
-	struct gpunvme_qp_info info = { .size = sizeof(info) };
-	struct gpunvme_qp *qp;
+	struct gpunvme_queue_info info = { .size = sizeof(info) };
+	struct gpunvme_queue *qp;
 	struct gpunvme_dq dq;
 
 	(void)state;
 	assert_int_equal(fake_open(fake, &dev), 0);
-	assert_int_equal(gpunvme_qp_create(dev, gpu, &plain, &qp), 0);
-	assert_int_equal(gpunvme_qp_view(qp, NULL, &dq), 0);
+	assert_int_equal(gpunvme_queue_create(dev, gpu, &plain, &qp), 0);
+	assert_int_equal(gpunvme_queue_view(qp, NULL, &dq), 0);
 	assert_int_equal(gpunvme_mem_alloc(gpu, 4096, NULL, &kept), 0);
 	assert_int_equal(gpunvme_mem_alloc(gpu, 4096, NULL, &freed), 0);
 	assert_int_equal(gpunvme_mem_map(kept, dev), 0);
@@ -128,14 +128,14 @@ static void test_busy(void **state)
 	assert_int_equal(gpunvme_mem_map(ours, dev), 0);
 	((uint64_t *)(uintptr_t)dq.result)[3] = 5ull << GPUNVME_RES_GEN_SHIFT | GPUNVME_RES_SUBMITTED;
 	((struct gpunvme_dq_state *)(uintptr_t)dq.state)->poison = ETIMEDOUT;
-	assert_int_equal(gpunvme_qp_get_info(qp, &info), 0);
+	assert_int_equal(gpunvme_queue_get_info(qp, &info), 0);
 	assert_int_equal(info.in_flight, 1);
 	assert_int_equal(info.poison, ETIMEDOUT);
 	assert_int_equal(gpunvme_mem_unmap(kept, dev), -EBUSY);
 	assert_int_equal(gpunvme_mem_free(freed), -EBUSY);
 	assert_int_equal(fake->maps, 4);
 	gnv_map_free(ours); /* kept internally, released with the device */
-	assert_int_equal(gpunvme_qp_destroy(qp), 0);
+	assert_int_equal(gpunvme_queue_destroy(qp), 0);
 	assert_int_equal(gpunvme_mem_free(freed), 0);
 	assert_int_equal(gpunvme_mem_unmap(kept, dev), 0);
 	fake->unmap_busy = true;
@@ -155,12 +155,12 @@ static void test_unstoppable(void **state)
 	struct fake *fake = fake_new();
 	struct gpunvme_dev *dev;
 	struct gpunvme_mem *mem;
-	struct gpunvme_qp *qp;
+	struct gpunvme_queue *qp;
 	char *p;
 
 	(void)state;
 	assert_int_equal(fake_open(fake, &dev), 0);
-	assert_int_equal(gpunvme_qp_create(dev, gpu, &plain, &qp), 0);
+	assert_int_equal(gpunvme_queue_create(dev, gpu, &plain, &qp), 0);
 	assert_int_equal(gpunvme_mem_alloc(gpu, 4096, NULL, &mem), 0);
 	assert_int_equal(gpunvme_mem_map(mem, dev), 0);
 	fake_hurry(fake, dev);
@@ -191,14 +191,14 @@ static void test_bare(void **state)
 	struct fake *fake = fake_new();
 	struct gpunvme_dev *dev;
 	struct gpunvme_mem *mem;
-	struct gpunvme_qp *qp;
+	struct gpunvme_queue *qp;
 	struct gpunvme_dq dq;
 	uint64_t *result;
 
 	(void)state;
 	assert_int_equal(fake_open(fake, &dev), 0);
-	assert_int_equal(gpunvme_qp_create(dev, gpu, &plain, &qp), 0);
-	assert_int_equal(gpunvme_qp_view(qp, NULL, &dq), 0);
+	assert_int_equal(gpunvme_queue_create(dev, gpu, &plain, &qp), 0);
+	assert_int_equal(gpunvme_queue_view(qp, NULL, &dq), 0);
 	assert_int_equal(gpunvme_mem_alloc(gpu, 4096, NULL, &mem), 0);
 	assert_int_equal(gpunvme_mem_map(mem, dev), 0);
 	result = (uint64_t *)(uintptr_t)dq.result + 3;
@@ -211,7 +211,7 @@ static void test_bare(void **state)
 	assert_non_null(strstr(gpunvme_errmsg(), "in flight"));
 	*result = 0;
 	assert_int_equal(gpunvme_mem_free(mem), 0);
-	assert_int_equal(gpunvme_qp_destroy(qp), 0);
+	assert_int_equal(gpunvme_queue_destroy(qp), 0);
 	assert_int_equal(gpunvme_dev_close(dev), 0);
 	fake_delete(fake, false);
 }
@@ -224,15 +224,15 @@ static void test_taken_away(void **state)
 	struct gpunvme_dev *dev;
 	struct gpunvme_mem *mem;
 	struct gpunvme_dbuf dbuf;
-	struct gpunvme_qp *qp;
+	struct gpunvme_queue *qp;
 	struct gpunvme_dq dq;
 	int fd;
 
 	(void)state;
 	assert_int_equal(fake_open(fake, &dev), 0);
 	assert_int_equal(gpunvme_dev_event_fd(dev, &fd), 0);
-	assert_int_equal(gpunvme_qp_create(dev, gpu, &plain, &qp), 0);
-	assert_int_equal(gpunvme_qp_view(qp, NULL, &dq), 0);
+	assert_int_equal(gpunvme_queue_create(dev, gpu, &plain, &qp), 0);
+	assert_int_equal(gpunvme_queue_view(qp, NULL, &dq), 0);
 	assert_int_equal(gpunvme_mem_alloc(gpu, 4096, NULL, &mem), 0);
 	assert_int_equal(gpunvme_mem_map(mem, dev), 0);
 	gnv_mem_lose(mem, false);
@@ -240,13 +240,13 @@ static void test_taken_away(void **state)
 	assert_int_equal(gpunvme_dev_next_event(dev, &event), 0);
 	assert_int_equal(event.type, GPUNVME_EVENT_MEM_REVOKED);
 	assert_ptr_equal(event.mem, mem);
-	assert_null(event.qp);
+	assert_null(event.queue);
 	assert_int_equal(gpunvme_dev_next_event(dev, &event), -EAGAIN);
 	assert_int_equal(*(uint32_t *)(uintptr_t)dq.stop, GPUNVME_ENODEV);
 	assert_int_equal(gpunvme_mem_dbuf(mem, dev, &dbuf), -ESTALE);
 	assert_int_equal(gpunvme_mem_map(mem, dev), 0);
 	assert_int_equal(gpunvme_mem_dbuf(mem, dev, &dbuf), 0);
-	assert_int_equal(gpunvme_qp_destroy(qp), 0);
+	assert_int_equal(gpunvme_queue_destroy(qp), 0);
 	assert_int_equal(gpunvme_mem_free(mem), 0);
 	assert_int_equal(gpunvme_dev_close(dev), 0);
 	fake_delete(fake, false);
@@ -258,15 +258,15 @@ static void test_lists_kept(void **state)
 	struct fake *fake = fake_new();
 	struct gpunvme_dev *dev;
 	struct gpunvme_mem *mem;
-	struct gpunvme_qp *qp;
+	struct gpunvme_queue *qp;
 	struct gpunvme_dq dq;
 	unsigned i;
 	int ret;
 
 	(void)state;
 	assert_int_equal(fake_open(fake, &dev), 0);
-	assert_int_equal(gpunvme_qp_create(dev, gpu, &plain, &qp), 0);
-	assert_int_equal(gpunvme_qp_view(qp, NULL, &dq), 0);
+	assert_int_equal(gpunvme_queue_create(dev, gpu, &plain, &qp), 0);
+	assert_int_equal(gpunvme_queue_view(qp, NULL, &dq), 0);
 	assert_int_equal(gpunvme_mem_alloc(gpu, 65536, NULL, &mem), 0);
 	((struct gpunvme_dq_state *)(uintptr_t)dq.state)->resv = 6;
 	((uint64_t *)(uintptr_t)dq.result)[3] = 5ull << GPUNVME_RES_GEN_SHIFT | GPUNVME_RES_SUBMITTED;
@@ -280,12 +280,12 @@ static void test_lists_kept(void **state)
 	assert_non_null(strstr(gpunvme_errmsg(), "commands of queue 1 that were in flight"));
 	assert_non_null(strstr(gpunvme_errmsg(), "recover"));
 	fake->map_fails_at = fake->mapped + 2;
-	assert_int_equal(gpunvme_qp_recover(qp), 0);
+	assert_int_equal(gpunvme_queue_recover(qp), 0);
 	fake->map_fails_at = fake->mapped + 2;
 	assert_int_equal(gpunvme_mem_map(mem, dev), 0); /* where theirs lay */
 	assert_int_equal(gpunvme_mem_free(mem), 0);
 	fake->map_fails_at = 0;
-	assert_int_equal(gpunvme_qp_destroy(qp), 0);
+	assert_int_equal(gpunvme_queue_destroy(qp), 0);
 	assert_int_equal(gpunvme_dev_close(dev), 0);
 	fake_delete(fake, false);
 }

@@ -29,7 +29,7 @@ void __wrap_gnv_arena_free(struct gnv_arena *arena, struct gnv_block *block);
 int __wrap_gpunvme_mem_alloc(struct gpunvme_gpu *gpu, size_t len, const struct gpunvme_mem_opts *opts, struct gpunvme_mem **mem);
 int __wrap_gpunvme_mem_map(struct gpunvme_mem *mem, struct gpunvme_dev *dev);
 int __wrap_gpunvme_mem_dbuf(struct gpunvme_mem *mem, struct gpunvme_dev *dev, struct gpunvme_dbuf *dbuf);
-void __wrap_gnv_qp_describe(const struct gpunvme_qp *qp, const struct gpunvme_ns_info *ns, struct gpunvme_dq *dq);
+void __wrap_gnv_qp_describe(const struct gnv_qp *qp, const struct gpunvme_ns_info *ns, struct gpunvme_dq *dq);
 void __wrap_gnv_map_free(struct gpunvme_mem *mem);
 
 int __wrap_gpunvme_ns_get_info(struct gpunvme_dev *dev, uint32_t nsid, struct gpunvme_ns_info *info)
@@ -154,7 +154,7 @@ static void ring_with_blocks_of(uint32_t bytes)
 	static const struct gnv_gpu_ops ops = { .name = "mock", .launch = ring };
 	struct gpunvme_gpu *gpu = calloc(1, sizeof(*gpu));
 	struct gpunvme_dev *dev = calloc(1, sizeof(*dev));
-	struct gpunvme_qp *qp = calloc(1, sizeof(*qp));
+	struct gnv_qp *qp = calloc(1, sizeof(*qp));
 	struct gnv_ringtest test = { .data = { 0 } };
 	pthread_t thread;
 
@@ -226,7 +226,7 @@ int __wrap_gpunvme_mem_dbuf(struct gpunvme_mem *mem, struct gpunvme_dev *dev, st
 	return 0;
 }
 
-void __wrap_gnv_qp_describe(const struct gpunvme_qp *qp, const struct gpunvme_ns_info *ns, struct gpunvme_dq *dq)
+void __wrap_gnv_qp_describe(const struct gnv_qp *qp, const struct gpunvme_ns_info *ns, struct gpunvme_dq *dq)
 {
 	(void)qp;
 	memset(dq, 0, sizeof(*dq));
@@ -315,7 +315,7 @@ static void selftest_stays_in_its_memory(void **state)
 	};
 	struct gpunvme_gpu *gpu = calloc(1, sizeof(*gpu));
 	struct gpunvme_dev *dev = calloc(1, sizeof(*dev));
-	struct gpunvme_qp *qp = calloc(1, sizeof(*qp));
+	struct gnv_qp *qp = calloc(1, sizeof(*qp));
 	struct gnv_selftest test = { .mem = { NULL, &memory[1] } };
 	unsigned i;
 

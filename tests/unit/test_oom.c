@@ -46,11 +46,11 @@ void *__wrap_realloc(void *old, size_t size)
 /* Everything from open to a mapped buffer. Return: the first failure. */
 static int run(struct fake *fake)
 {
-	const struct gpunvme_qp_opts opts = { sizeof(opts), GPUNVME_QP_NO_SELFTEST, 0, 0, 0 };
+	const struct gpunvme_queue_opts opts = { sizeof(opts), GPUNVME_QUEUE_NO_SELFTEST, 0, 0, 0, 0, 0 };
 	struct gpunvme_gpu *gpu = NULL;
 	struct gpunvme_dev *dev = NULL;
 	struct gpunvme_mem *mem = NULL;
-	struct gpunvme_qp *qp = NULL;
+	struct gpunvme_queue *qp = NULL;
 	int ret = gpunvme_gpu_open("cpu", NULL, &gpu);
 
 	if (!ret)
@@ -58,13 +58,13 @@ static int run(struct fake *fake)
 	else
 		fake->closed++; /* it was never handed over */
 	if (!ret)
-		ret = gpunvme_qp_create(dev, gpu, &opts, &qp);
+		ret = gpunvme_queue_create(dev, gpu, &opts, &qp);
 	if (!ret)
 		ret = gpunvme_mem_alloc(gpu, 3 << 20, NULL, &mem);
 	if (!ret)
 		ret = gpunvme_mem_map(mem, dev);
 	gpunvme_mem_free(mem);
-	gpunvme_qp_destroy(qp);
+	gpunvme_queue_destroy(qp);
 	gpunvme_dev_close(dev);
 	gpunvme_gpu_close(gpu);
 	return ret;
@@ -142,22 +142,22 @@ static void test_cmb(void **state)
 /* Memory that was mapped and could not be listed, while the controller may write anywhere: it goes with the device. */
 static void test_cache(void **state)
 {
-	const struct gpunvme_qp_opts opts = { sizeof(opts), GPUNVME_QP_NO_SELFTEST, 0, 50, 0 };
+	const struct gpunvme_queue_opts opts = { sizeof(opts), GPUNVME_QUEUE_NO_SELFTEST, 0, 50, 0, 0, 0 };
 	const struct gpunvme_dbuf nowhere = { 0, 4096, 0x10000, 0, 0 };
 	void *memory = aligned_alloc(4096, 4096);
 	struct fake *fake = fake_new();
 	struct gpunvme_mem_use use;
 	struct gpunvme_gpu *gpu;
 	struct gpunvme_dev *dev;
-	struct gpunvme_qp *qp;
+	struct gpunvme_queue *qp;
 	struct gpunvme_dq dq;
 	unsigned maps;
 
 	(void)state;
 	assert_int_equal(fake_open(fake, &dev), 0);
 	assert_int_equal(gpunvme_gpu_open("cpu", NULL, &gpu), 0);
-	assert_int_equal(gpunvme_qp_create(dev, gpu, &opts, &qp), 0);
-	assert_int_equal(gpunvme_qp_view(qp, NULL, &dq), 0);
+	assert_int_equal(gpunvme_queue_create(dev, gpu, &opts, &qp), 0);
+	assert_int_equal(gpunvme_queue_view(qp, NULL, &dq), 0);
 	assert_int_equal(gpunvme_read(&dq, &nowhere, 0, 0, 1ull << dq.lba_shift), -GPUNVME_ETIMEDOUT);
 	maps = fake->maps;
 	no_realloc = true;

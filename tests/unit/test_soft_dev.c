@@ -89,23 +89,23 @@ static void test_info(void **state)
 /* Write, read back and compare through one queue at several offsets and lengths, deep enough to be split and to need lists. */
 static void exercise(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, uint32_t depth, uint32_t flags)
 {
-	struct gpunvme_qp_opts opts = { sizeof(opts), flags | GPUNVME_QP_STATS, depth, 5000, 0 };
-	struct gpunvme_qp_info info = { .size = sizeof(info) };
+	struct gpunvme_queue_opts opts = { sizeof(opts), flags | GPUNVME_QUEUE_STATS, depth, 5000, 0, 0, 0 };
+	struct gpunvme_queue_info info = { .size = sizeof(info) };
 	struct gpunvme_view view = GPUNVME_VIEW_INIT;
 	struct gpunvme_mem *mem;
 	struct gpunvme_dbuf dbuf;
-	struct gpunvme_qp *qp;
+	struct gpunvme_queue *qp;
 	struct gpunvme_dq dq;
 	uint32_t n, shift;
 	unsigned char *p;
 	size_t i;
 
-	assert_int_equal(gpunvme_qp_create(dev, gpu, &opts, &qp), 0);
-	assert_int_equal(gpunvme_qp_get_info(qp, &info), 0);
+	assert_int_equal(gpunvme_queue_create(dev, gpu, &opts, &qp), 0);
+	assert_int_equal(gpunvme_queue_get_info(qp, &info), 0);
 	assert_int_equal(info.submitted + info.doorbells + info.completions + info.in_flight, 0); /* without the self-test */
 	assert_string_equal(info.rung, "soft");
 	view.flags = GPUNVME_VIEW_WRITE;
-	assert_int_equal(gpunvme_qp_view(qp, &view, &dq), 0);
+	assert_int_equal(gpunvme_queue_view(qp, &view, &dq), 0);
 	assert_int_equal(gpunvme_mem_alloc(gpu, 8 << 20, NULL, &mem), 0);
 	assert_int_equal(gpunvme_mem_map(mem, dev), 0);
 	assert_int_equal(gpunvme_mem_dbuf(mem, dev, &dbuf), 0);
@@ -123,13 +123,13 @@ static void exercise(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, uint32_t 
 				 0);
 		assert_memory_equal(p, p + (4u << 20) - 512, bytes < (4u << 20) - 512 ? bytes : (4u << 20) - 512);
 	}
-	assert_int_equal(gpunvme_qp_get_info(qp, &info), 0);
+	assert_int_equal(gpunvme_queue_get_info(qp, &info), 0);
 	assert_true(info.submitted > 0);
 	assert_int_equal(info.completions, info.submitted);
 	assert_int_equal(info.in_flight, 0);
 	assert_int_equal(info.poison, 0);
 	gpunvme_mem_free(mem);
-	gpunvme_qp_destroy(qp);
+	gpunvme_queue_destroy(qp);
 }
 
 static void test_io(void **state)
@@ -153,7 +153,7 @@ static void test_io(void **state)
 		exercise(dev, gpu, 4, 0);
 		exercise(dev, gpu, 0, 0);
 		if (info.sgl)
-			exercise(dev, gpu, 32, GPUNVME_QP_SGL);
+			exercise(dev, gpu, 32, GPUNVME_QUEUE_SGL);
 		gpunvme_dev_close(dev);
 	}
 	gpunvme_gpu_close(gpu);
@@ -165,7 +165,7 @@ static void test_read_only(void **state)
 	struct gpunvme_view view = GPUNVME_VIEW_INIT;
 	struct gpunvme_dev *dev;
 	struct gpunvme_gpu *gpu;
-	struct gpunvme_qp *qp;
+	struct gpunvme_queue *qp;
 	struct gpunvme_dq dq;
 
 	(void)state;
@@ -173,10 +173,10 @@ static void test_read_only(void **state)
 	assert_int_equal(open_soft("?ro=1", &dev), 0);
 	assert_int_equal(gpunvme_dev_get_info(dev, &info), 0);
 	assert_int_equal(info.read_only, 1);
-	assert_int_equal(gpunvme_qp_create(dev, gpu, NULL, &qp), 0);
-	assert_int_equal(gpunvme_qp_view(qp, NULL, &dq), 0);
+	assert_int_equal(gpunvme_queue_create(dev, gpu, NULL, &qp), 0);
+	assert_int_equal(gpunvme_queue_view(qp, NULL, &dq), 0);
 	view.flags = GPUNVME_VIEW_WRITE;
-	assert_int_equal(gpunvme_qp_view(qp, &view, &dq), -EROFS);
+	assert_int_equal(gpunvme_queue_view(qp, &view, &dq), -EROFS);
 	gpunvme_dev_close(dev); /* with the queue */
 	gpunvme_gpu_close(gpu);
 }
@@ -195,21 +195,21 @@ static enum gnv_soft_verdict drop_reads(void *ctx, uint16_t sqid, const struct g
 static void test_dropped_command(void **state)
 {
 	static const struct gnv_soft_fault fault = { drop_reads, NULL };
-	struct gpunvme_qp_opts opts = { sizeof(opts), GPUNVME_QP_NO_SELFTEST, 8, 100, 0 };
-	struct gpunvme_qp_info info = { .size = sizeof(info) };
+	struct gpunvme_queue_opts opts = { sizeof(opts), GPUNVME_QUEUE_NO_SELFTEST, 8, 100, 0, 0, 0 };
+	struct gpunvme_queue_info info = { .size = sizeof(info) };
 	struct gpunvme_dev *dev;
 	struct gpunvme_gpu *gpu;
 	struct gpunvme_mem *mem, *freed;
 	struct gpunvme_dbuf dbuf;
-	struct gpunvme_qp *qp;
+	struct gpunvme_queue *qp;
 	struct gpunvme_dq dq;
 
 	(void)state;
 	assert_int_equal(gpunvme_gpu_open("cpu", NULL, &gpu), 0);
 	assert_int_equal(open_soft("", &dev), 0);
 	gnv_soft_set_fault(gnv_dev_soft(dev), &fault);
-	assert_int_equal(gpunvme_qp_create(dev, gpu, &opts, &qp), 0);
-	assert_int_equal(gpunvme_qp_view(qp, NULL, &dq), 0);
+	assert_int_equal(gpunvme_queue_create(dev, gpu, &opts, &qp), 0);
+	assert_int_equal(gpunvme_queue_view(qp, NULL, &dq), 0);
 	assert_int_equal(gpunvme_mem_alloc(gpu, 65536, NULL, &mem), 0);
 	assert_int_equal(gpunvme_mem_alloc(gpu, 65536, NULL, &freed), 0);
 	assert_int_equal(gpunvme_mem_map(mem, dev), 0);
@@ -217,13 +217,13 @@ static void test_dropped_command(void **state)
 	assert_int_equal(gpunvme_mem_dbuf(mem, dev, &dbuf), 0);
 	assert_int_equal(gpunvme_read(&dq, &dbuf, 0, 0, 8ull << dq.lba_shift), -GPUNVME_ETIMEDOUT);
 	assert_int_equal(gpunvme_read(&dq, &dbuf, 0, 0, 8ull << dq.lba_shift), -GPUNVME_ESHUTDOWN);
-	assert_int_equal(gpunvme_qp_view(qp, NULL, &dq), -ESHUTDOWN);
-	assert_int_equal(gpunvme_qp_get_info(qp, &info), 0);
+	assert_int_equal(gpunvme_queue_view(qp, NULL, &dq), -ESHUTDOWN);
+	assert_int_equal(gpunvme_queue_get_info(qp, &info), 0);
 	assert_int_equal(info.poison, ETIMEDOUT);
 	assert_int_equal(info.in_flight, 1);
 	assert_int_equal(gpunvme_mem_unmap(mem, dev), -EBUSY);
 	assert_int_equal(gpunvme_mem_free(freed), -EBUSY);
-	gpunvme_qp_destroy(qp);
+	gpunvme_queue_destroy(qp);
 	assert_int_equal(gpunvme_mem_unmap(mem, dev), 0);
 	assert_int_equal(gpunvme_mem_free(mem), 0);
 	assert_int_equal(gpunvme_mem_free(freed), 0);
@@ -238,22 +238,22 @@ struct worker {
 
 static void *work(void *arg)
 {
-	struct gpunvme_qp_opts opts = { sizeof(opts), 0, 16, 0, 0 };
+	struct gpunvme_queue_opts opts = { sizeof(opts), 0, 16, 0, 0, 0, 0 };
 	struct worker *w = arg;
 	struct gpunvme_mem *mem;
 	struct gpunvme_dbuf dbuf;
-	struct gpunvme_qp *qp;
+	struct gpunvme_queue *qp;
 	struct gpunvme_dq dq;
 	int i;
 
 	for (i = 0; i < 8; i++) {
-		if (gpunvme_qp_create(w->dev, w->gpu, &opts, &qp) || gpunvme_qp_view(qp, NULL, &dq) ||
+		if (gpunvme_queue_create(w->dev, w->gpu, &opts, &qp) || gpunvme_queue_view(qp, NULL, &dq) ||
 		    gpunvme_mem_alloc(w->gpu, 100000, NULL, &mem) || gpunvme_mem_map(mem, w->dev) ||
 		    gpunvme_mem_dbuf(mem, w->dev, &dbuf) ||
 		    gpunvme_read(&dq, &dbuf, 0, 5ull << dq.lba_shift, 100ull << dq.lba_shift))
 			return arg;
 		gpunvme_mem_free(mem);
-		gpunvme_qp_destroy(qp);
+		gpunvme_queue_destroy(qp);
 	}
 	return NULL;
 }
@@ -280,7 +280,7 @@ static void test_threads(void **state)
 
 static void test_many(void **state)
 {
-	struct gpunvme_qp *qp[9];
+	struct gpunvme_queue *qp[9];
 	struct gpunvme_dev *dev;
 	struct gpunvme_gpu *gpu;
 	unsigned i, round;
@@ -290,10 +290,10 @@ static void test_many(void **state)
 	assert_int_equal(open_soft("?queues=8&threads=2", &dev), 0);
 	for (round = 0; round < 3; round++) {
 		for (i = 0; i < 8; i++)
-			assert_int_equal(gpunvme_qp_create(dev, gpu, NULL, &qp[i]), 0);
-		assert_int_equal(gpunvme_qp_create(dev, gpu, NULL, &qp[8]), -ENOSPC);
+			assert_int_equal(gpunvme_queue_create(dev, gpu, NULL, &qp[i]), 0);
+		assert_int_equal(gpunvme_queue_create(dev, gpu, NULL, &qp[8]), -ENOSPC);
 		for (i = 0; i < 8; i++)
-			gpunvme_qp_destroy(qp[round & 1 ? i : 7 - i]);
+			gpunvme_queue_destroy(qp[round & 1 ? i : 7 - i]);
 	}
 	gpunvme_dev_close(dev);
 	gpunvme_gpu_close(gpu);

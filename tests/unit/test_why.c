@@ -88,7 +88,7 @@ static void check_calls(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, struct
 	unsigned count = GPUNVME_MAX_CHECKS;
 	struct gpunvme_mem *inside;
 	struct gpunvme_mem_use use;
-	struct gpunvme_qp *qp;
+	struct gpunvme_queue *qp;
 	uint64_t offset;
 	size_t len;
 	int fd;
@@ -98,7 +98,7 @@ static void check_calls(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, struct
 	says(gpunvme_mem_map(mem, dev), cause);
 	says(gpunvme_mem_cmb(gpu, dev, 4096, NULL, &inside), cause);
 	says(gpunvme_mem_get(gpu, dev, gpunvme_mem_ptr(mem), 4096, 0, &use), cause);
-	says(gpunvme_qp_create(dev, gpu, NULL, &qp), cause);
+	says(gpunvme_queue_create(dev, gpu, NULL, &qp), cause);
 	says(gpunvme_dev_export_doorbells(dev, &fd, &offset, &len), cause);
 	says(gpunvme_doctor_drive(dev, checks, &count), cause);
 }

@@ -21,7 +21,7 @@
 #include "gpu/gpu.h"
 #include "mocks/hsa/runtime.h"
 #include "mocks/kernel/seam.h"
-#include "queue/qp.h"
+#include "queue/queue.h"
 #include "util/clock.h"
 
 #define DATA (1u << 20)
@@ -120,15 +120,15 @@ static inline int end(void **state)
 	return 0;
 }
 
-static inline struct gpunvme_qp_info about(struct gpunvme_qp *qp)
+static inline struct gpunvme_queue_info about(struct gpunvme_queue *qp)
 {
-	struct gpunvme_qp_info info = { .size = sizeof(info) };
+	struct gpunvme_queue_info info = { .size = sizeof(info) };
 
-	good(gpunvme_qp_get_info(qp, &info));
+	good(gpunvme_queue_get_info(qp, &info));
 	return info;
 }
 
-static inline void is_rung(struct gpunvme_qp *qp, const char *rung)
+static inline void is_rung(struct gpunvme_queue *qp, const char *rung)
 {
 	if (strcmp(about(qp).rung, rung))
 		fail_msg("the queue is on rung %s, not %s:\n%s", about(qp).rung, rung, journal);
@@ -148,13 +148,13 @@ static inline void buffer(uint32_t flags, struct gpunvme_mem **mem, struct gpunv
 	good(gpunvme_mem_dbuf(*mem, dev, dbuf));
 }
 
-static inline void move(struct gpunvme_qp *qp, const struct gpunvme_dbuf *dbuf, bool write, uint64_t lba, uint64_t nblocks)
+static inline void move(struct gpunvme_queue *qp, const struct gpunvme_dbuf *dbuf, bool write, uint64_t lba, uint64_t nblocks)
 {
 	struct gpunvme_view view = { sizeof(view), GPUNVME_VIEW_WRITE, 1, 0, 0 };
 	struct gpunvme_copy copy = GPUNVME_COPY_INIT;
 	struct gpunvme_dq dq;
 
-	good(gpunvme_qp_view(qp, &view, &dq));
+	good(gpunvme_queue_view(qp, &view, &dq));
 	copy.flags = write ? GPUNVME_COPY_WRITE : 0;
 	copy.lanes = 16;
 	copy.step = 8;
@@ -172,7 +172,7 @@ static inline void scribble(void *ptr, size_t len, unsigned seed)
 }
 
 /* Lanes write a buffer out and read it back, with buffers that lie where the queue's rung wants them. */
-static inline void use(struct gpunvme_qp *qp, bool local)
+static inline void use(struct gpunvme_queue *qp, bool local)
 {
 	struct gpunvme_mem *out, *in;
 	struct gpunvme_dbuf dout, din;

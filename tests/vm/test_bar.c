@@ -28,7 +28,7 @@
 #include "mem/space_vfio.h"
 #include "os/vfio/iommufd.h"
 #include "life/life.h"
-#include "queue/qp.h"
+#include "queue/queue.h"
 #include "util/mmio.h"
 
 #define VRAM_BAR 2u
@@ -78,11 +78,11 @@ static void bar_buffer(uint64_t offset, struct gpunvme_mem **mem, struct gpunvme
 	good(gpunvme_mem_dbuf(*mem, dev, dbuf));
 }
 
-static void view_of(struct gpunvme_qp *qp, struct gpunvme_dq *dq)
+static void view_of(struct gpunvme_queue *qp, struct gpunvme_dq *dq)
 {
 	struct gpunvme_view view = { sizeof(view), GPUNVME_VIEW_WRITE, 1, 0, 0 };
 
-	good(gpunvme_qp_view(qp, &view, dq));
+	good(gpunvme_queue_view(qp, &view, dq));
 }
 
 static bool within(const void *p, const struct gpunvme_mem *mem)
@@ -124,22 +124,22 @@ static void test_everything_in_the_bar(void **state)
 {
 	struct gpunvme_mem *rings, *out, *in, *host;
 	struct gpunvme_dbuf dout, din, dhost;
-	struct gpunvme_qp *plain, *qp;
+	struct gpunvme_queue *plain, *qp;
 	struct gpunvme_dq dq;
 
 	(void)state;
-	good(gpunvme_qp_create(dev, gpu, NULL, &plain));
+	good(gpunvme_queue_create(dev, gpu, NULL, &plain));
 	good(gpunvme_mem_alloc(gpu, DATA, NULL, &host));
 	good(gpunvme_mem_map(host, dev));
 	good(gpunvme_mem_dbuf(host, dev, &dhost));
 	view_of(plain, &dq);
 	measure(&dq, &dhost, "host memory");
-	gpunvme_qp_destroy(plain);
+	gpunvme_queue_destroy(plain);
 
 	good(gnv_mem_bar(vram, NULL, VRAM_BAR, 0, RINGS, &rings));
 	good(gnv_dev_lend(dev, rings));
-	good(gpunvme_qp_create(dev, gpu, NULL, &qp));
-	assert_true(within(qp->sq.cpu, rings) && within(qp->cq.cpu, rings));
+	good(gpunvme_queue_create(dev, gpu, NULL, &qp));
+	assert_true(within(qp->qp[0]->sq.cpu, rings) && within(qp->qp[0]->cq.cpu, rings));
 	bar_buffer(RINGS, &out, &dout);
 	bar_buffer(RINGS + DATA, &in, &din);
 	view_of(qp, &dq);
@@ -155,15 +155,15 @@ static void test_everything_in_the_bar(void **state)
 		assert_memory_equal(gpunvme_mem_ptr(host), gpunvme_mem_ptr(out), len);
 	}
 	measure(&dq, &din, "all in the BAR");
-	gpunvme_qp_destroy(qp);
+	gpunvme_queue_destroy(qp);
 	gpunvme_mem_free(out);
 	gpunvme_mem_free(in);
 	gpunvme_mem_free(host);
 }
 
-static void open_queue(struct gpunvme_qp **qp, struct gpunvme_dq *dq)
+static void open_queue(struct gpunvme_queue **qp, struct gpunvme_dq *dq)
 {
-	good(gpunvme_qp_create(dev, gpu, NULL, qp));
+	good(gpunvme_queue_create(dev, gpu, NULL, qp));
 	view_of(*qp, dq);
 }
 
@@ -172,7 +172,7 @@ static void test_import(void **state)
 	struct gpunvme_mem *bar, *import;
 	struct gpunvme_dbuf dbar, dimport;
 	unsigned char *p;
-	struct gpunvme_qp *qp;
+	struct gpunvme_queue *qp;
 	struct gpunvme_dq dq;
 
 	(void)state;
@@ -195,7 +195,7 @@ static void test_import(void **state)
 	gpunvme_mem_free(import);
 out:
 	gpunvme_mem_free(bar);
-	gpunvme_qp_destroy(qp);
+	gpunvme_queue_destroy(qp);
 }
 
 /* A DMA-BUF of another exporter: today's kernels refuse it, and the library says which rule that is. */
@@ -234,7 +234,7 @@ static void test_unmapped_address(void **state)
 	struct gpunvme_dbuf nowhere = { 0, DATA, 0x7000000000ull, 0x7100000000ull, 0x7200000800ull };
 	struct gpunvme_mem *host;
 	struct gpunvme_dbuf dhost;
-	struct gpunvme_qp *qp;
+	struct gpunvme_queue *qp;
 	struct gpunvme_dq dq;
 
 	(void)state;
@@ -246,7 +246,7 @@ static void test_unmapped_address(void **state)
 	fill(gpunvme_mem_ptr(host), 4096, 3);
 	good(gpunvme_write(&dq, &dhost, 0, 40ull << dq.lba_shift, 4096, 0));
 	gpunvme_mem_free(host);
-	gpunvme_qp_destroy(qp);
+	gpunvme_queue_destroy(qp);
 }
 
 /* The edu device copies between a bus address and its buffer at 0x40000. */
@@ -306,35 +306,35 @@ static void ringer_close(struct ringer *r)
 }
 
 /* Rings the submission doorbell of a queue with a tail of 1: copied by the device from the word to the register. */
-static void ring(struct ringer *r, const struct gpunvme_qp *qp)
+static void ring(struct ringer *r, const struct gpunvme_queue *qp)
 {
 	*(uint32_t *)gpunvme_mem_ptr(r->word) = 1;
 	edu_copy(r->regs, r->value, 0x40000, 4, 1);
-	edu_copy(r->regs, 0x40000, r->bell + gnv_ctrl_sq_doorbell(&dev->nvme.ctrl, qp->qid) - r->offset, 4, 3);
+	edu_copy(r->regs, 0x40000, r->bell + gnv_ctrl_sq_doorbell(&dev->nvme.ctrl, qp->qp[0]->qid) - r->offset, 4, 3);
 }
 
 /* One read, written by hand, that nobody but the other device rings for. */
 static void read_rung_by(struct ringer *r)
 {
-	struct gpunvme_qp_opts opts = { sizeof(opts), GPUNVME_QP_NO_SELFTEST, 4, 0, 0 };
+	struct gpunvme_queue_opts opts = { sizeof(opts), GPUNVME_QUEUE_NO_SELFTEST, 4, 0, 0, 0, 0 };
 	struct gpunvme_mem *data;
 	struct gpunvme_dbuf ddata;
-	struct gpunvme_qp *qp;
+	struct gpunvme_queue *qp;
 	double start;
 
-	good(gpunvme_qp_create(dev, gpu, &opts, &qp));
+	good(gpunvme_queue_create(dev, gpu, &opts, &qp));
 	good(gpunvme_mem_alloc(gpu, 4096, NULL, &data));
 	good(gpunvme_mem_map(data, dev));
 	good(gpunvme_mem_dbuf(data, dev, &ddata));
 	memset(gpunvme_mem_ptr(data), 0xee, 4096);
-	*(struct gpunvme_sqe *)qp->sq.cpu =
+	*(struct gpunvme_sqe *)qp->qp[0]->sq.cpu =
 		(struct gpunvme_sqe){ .opc = GPUNVME_IO_READ, .cid = 7, .nsid = 1, .prp1 = ddata.iova, .cdw12 = 7 };
 	ring(r, qp);
-	for (start = seconds(); !(gnv_mmio_read32((char *)qp->cq.cpu + 12) & GPUNVME_CQE_DW3_PHASE);)
+	for (start = seconds(); !(gnv_mmio_read32((char *)qp->qp[0]->cq.cpu + 12) & GPUNVME_CQE_DW3_PHASE);)
 		assert_true(seconds() - start < 60);
-	assert_int_equal(gnv_mmio_read32((char *)qp->cq.cpu + 12) & GPUNVME_CQE_DW3_CID, 7);
+	assert_int_equal(gnv_mmio_read32((char *)qp->qp[0]->cq.cpu + 12) & GPUNVME_CQE_DW3_CID, 7);
 	assert_int_not_equal(*(unsigned char *)gpunvme_mem_ptr(data), 0xee);
-	gpunvme_qp_destroy(qp);
+	gpunvme_queue_destroy(qp);
 	gpunvme_mem_free(data);
 }
 

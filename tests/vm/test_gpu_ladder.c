@@ -44,13 +44,13 @@ static enum seam_call vram_call(void)
 /* A queue comes to be on this rung, and works. */
 static void lands(const char *rung)
 {
-	const struct gpunvme_qp_opts opts = { sizeof(opts), 0, 64, 120000, 0 }; /* an emulated processor may be away for long */
-	struct gpunvme_qp *qp;
+	const struct gpunvme_queue_opts opts = { sizeof(opts), 0, 64, 120000, 0, 0, 0 }; /* an emulated processor may be away for long */
+	struct gpunvme_queue *qp;
 
-	good(gpunvme_qp_create(dev, gpu, &opts, &qp));
+	good(gpunvme_queue_create(dev, gpu, &opts, &qp));
 	is_rung(qp, rung);
 	use(qp, !strncmp(rung, "vram", 4));
-	gpunvme_qp_destroy(qp);
+	gpunvme_queue_destroy(qp);
 }
 
 static void start(void)
@@ -221,7 +221,7 @@ static void test_unbound(void **state)
 	(void)state;
 	snprintf(unbind, sizeof(unbind), "/sys/bus/pci/devices/%.12s/driver/unbind", uri);
 	for (unsigned by_kfd = 0; by_kfd < 2; by_kfd++) {
-		struct gpunvme_qp *qp;
+		struct gpunvme_queue *qp;
 		struct gpunvme_dq dq;
 		pthread_t thread;
 
@@ -231,9 +231,9 @@ static void test_unbound(void **state)
 		drm->refuse = by_kfd ? "bo_import" : NULL;
 		drm->fails_with = -EOPNOTSUPP;
 		open_quick();
-		good(gpunvme_qp_create(dev, gpu, NULL, &qp));
+		good(gpunvme_queue_create(dev, gpu, NULL, &qp));
 		said(by_kfd ? "by kfd" : "by drm");
-		good(gpunvme_qp_view(qp, NULL, &dq));
+		good(gpunvme_queue_view(qp, NULL, &dq));
 		memset(&ringer, 0, sizeof(ringer));
 		ringer.doorbell = dq.cq_db;
 		assert_int_equal(pthread_create(&thread, NULL, keep_ringing, NULL), 0);
@@ -243,7 +243,7 @@ static void test_unbound(void **state)
 		__atomic_store_n(&ringer.stop, true, __ATOMIC_RELAXED);
 		pthread_join(thread, NULL);
 		good(ringer.ret);
-		gpunvme_qp_destroy(qp);
+		gpunvme_queue_destroy(qp);
 		close_both();
 		said("it was released");
 		seam.evict = NULL;

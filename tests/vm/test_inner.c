@@ -19,7 +19,7 @@
 #include "common/good.h"
 #include "nvme/cmb.h"
 #include "nvme/reset.h"
-#include "queue/qp.h"
+#include "queue/queue.h"
 #include "util/clock.h"
 
 #define LANES 4u
@@ -67,13 +67,13 @@ static int teardown(void **state)
 	return 0;
 }
 
-static void open_queue(uint32_t flags, struct gpunvme_qp **qp)
+static void open_queue(uint32_t flags, struct gpunvme_queue **qp)
 {
-	struct gpunvme_qp_opts opts = GPUNVME_QP_OPTS_INIT;
+	struct gpunvme_queue_opts opts = GPUNVME_QUEUE_OPTS_INIT;
 
 	opts.flags = flags;
 	opts.depth = 16; /* so that the ring is gone round often */
-	good(gpunvme_qp_create(dev, gpu, &opts, qp));
+	good(gpunvme_queue_create(dev, gpu, &opts, qp));
 }
 
 struct job {
@@ -107,12 +107,12 @@ static void lane(void *arg)
 	j->status[me] = ret;
 }
 
-static void work(struct gpunvme_qp *qp, unsigned seed)
+static void work(struct gpunvme_queue *qp, unsigned seed)
 {
 	struct gpunvme_view view = { sizeof(view), GPUNVME_VIEW_WRITE, 0, 0, 0 };
 	struct job job = { .seed = seed };
 
-	good(gpunvme_qp_view(qp, &view, &job.dq));
+	good(gpunvme_queue_view(qp, &view, &job.dq));
 	good(gpunvme_cpu_launch(1, LANES, lane, &job));
 	for (unsigned i = 0; i < LANES; i++)
 		assert_int_equal(job.status[i], 0);
@@ -120,40 +120,40 @@ static void work(struct gpunvme_qp *qp, unsigned seed)
 
 static void test_queue(void **state)
 {
-	struct gpunvme_qp_info qi = { .size = sizeof(qi) };
-	struct gpunvme_qp *qp, *other;
+	struct gpunvme_queue_info qi = { .size = sizeof(qi) };
+	struct gpunvme_queue *qp, *other;
 	uint64_t base;
 
 	(void)state;
 	assert_int_equal(info.cmb, strtoull(getenv("GPUNVME_TEST_MIB"), NULL, 10) << 20);
 	assert_int_equal(info.cmb_holds, GPUNVME_CMB_QUEUES | GPUNVME_CMB_LISTS | GPUNVME_CMB_DATA);
-	open_queue(GPUNVME_QP_CMB, &qp);
-	good(gpunvme_qp_get_info(qp, &qi));
+	open_queue(GPUNVME_QUEUE_CMB, &qp);
+	good(gpunvme_queue_get_info(qp, &qi));
 	assert_string_equal(qi.rung, "cmb");
 	base = dev->nvme.ctrl.cmb_base;
-	assert_true(qp->sq.iova > base && qp->sq.iova < base + info.cmb);
+	assert_true(qp->qp[0]->sq.iova > base && qp->qp[0]->sq.iova < base + info.cmb);
 	work(qp, 1);
 	good(gpunvme_dev_reset(dev));
-	good(gpunvme_qp_release_old(qp));
-	assert_true(qp->sq.iova > base && qp->sq.iova < base + info.cmb);
+	good(gpunvme_queue_retire(qp));
+	assert_true(qp->qp[0]->sq.iova > base && qp->qp[0]->sq.iova < base + info.cmb);
 	work(qp, 2);
-	open_queue(GPUNVME_QP_CMB | GPUNVME_QP_FORWARD, &other);
+	open_queue(GPUNVME_QUEUE_CMB | GPUNVME_QUEUE_FORWARD, &other);
 	work(other, 3);
-	good(gpunvme_qp_recover(qp));
-	good(gpunvme_qp_release_old(qp));
+	good(gpunvme_queue_recover(qp));
+	good(gpunvme_queue_retire(qp));
 	work(qp, 4);
-	good(gpunvme_qp_destroy(other));
-	good(gpunvme_qp_destroy(qp));
+	good(gpunvme_queue_destroy(other));
+	good(gpunvme_queue_destroy(qp));
 }
 
-static int move(struct gpunvme_qp *qp, struct gpunvme_mem *what, uint32_t flags)
+static int move(struct gpunvme_queue *qp, struct gpunvme_mem *what, uint32_t flags)
 {
 	struct gpunvme_view view = { sizeof(view), GPUNVME_VIEW_WRITE, 0, 0, 0 };
 	struct gpunvme_copy copy = GPUNVME_COPY_INIT;
 	struct gpunvme_dbuf at;
 	struct gpunvme_dq dq;
 
-	good(gpunvme_qp_view(qp, &view, &dq));
+	good(gpunvme_queue_view(qp, &view, &dq));
 	good(gpunvme_mem_dbuf(what, dev, &at));
 	copy.flags = flags;
 	copy.nblocks = DATA / ns.lba_size;
@@ -161,7 +161,7 @@ static int move(struct gpunvme_qp *qp, struct gpunvme_mem *what, uint32_t flags)
 }
 
 /* Out of one memory onto the blocks and into the other. */
-static void there_and_back(struct gpunvme_qp *qp, struct gpunvme_mem *from, struct gpunvme_mem *to, uint32_t seed)
+static void there_and_back(struct gpunvme_queue *qp, struct gpunvme_mem *from, struct gpunvme_mem *to, uint32_t seed)
 {
 	uint32_t *a = gpunvme_mem_ptr(from);
 
@@ -184,7 +184,7 @@ static void test_data(void **state)
 		struct gpunvme_mem_opts opts = { sizeof(opts), i & 1 ? GPUNVME_MEM_CMB_LISTS : 0, 0 };
 		struct gpunvme_mem *host, *drive;
 		struct gpunvme_dbuf in, out;
-		struct gpunvme_qp *qp;
+		struct gpunvme_queue *qp;
 
 		good(gpunvme_mem_cmb(gpu, dev, DATA, &opts, &drive));
 		good(gpunvme_mem_alloc(gpu, DATA, &opts, &host));
@@ -194,15 +194,15 @@ static void test_data(void **state)
 		assert_true(inside(in.iova) && !inside(out.iova));
 		assert_int_equal(inside(in.prp_a), i & 1);
 		assert_int_equal(inside(out.prp_b), i & 1);
-		open_queue(i & 2 ? GPUNVME_QP_CMB : 0, &qp);
+		open_queue(i & 2 ? GPUNVME_QUEUE_CMB : 0, &qp);
 		there_and_back(qp, drive, host, i);
 		there_and_back(qp, host, drive, i + 100);
 		if (i == 3) {
 			good(gpunvme_dev_reset(dev));
-			good(gpunvme_qp_release_old(qp));
+			good(gpunvme_queue_retire(qp));
 			there_and_back(qp, drive, host, i + 200);
 		}
-		good(gpunvme_qp_destroy(qp));
+		good(gpunvme_queue_destroy(qp));
 		good(gpunvme_mem_free(host));
 		assert_int_equal(gpunvme_dev_close(dev), -EBUSY);
 		good(gpunvme_mem_free(drive));
@@ -217,15 +217,15 @@ static void let_go(void *device)
 /* A function reset takes what the drive was told of its addresses. */
 static void test_function_reset(void **state)
 {
-	struct gpunvme_qp *qp;
+	struct gpunvme_queue *qp;
 
 	(void)state;
 	good(dev->nvme.port->ops->reset(dev->nvme.port));
 	dev->nvme.ctrl.enabled = false;
 	good(gnv_reset(&dev->nvme, let_go, dev));
-	open_queue(GPUNVME_QP_CMB, &qp);
+	open_queue(GPUNVME_QUEUE_CMB, &qp);
 	work(qp, 5);
-	good(gpunvme_qp_destroy(qp));
+	good(gpunvme_queue_destroy(qp));
 }
 
 /* The drive takes all 64 bits of its address at once. */
@@ -234,7 +234,7 @@ static void test_high_address(void **state)
 	const uint64_t high = dev->nvme.ctrl.cmb_base | 1ull << 40;
 	const struct gnv_port_cmb where = { 2, 0, info.cmb };
 	struct gpunvme_mem *bytes;
-	struct gpunvme_qp *qp;
+	struct gpunvme_queue *qp;
 	uint64_t iova;
 
 	(void)state;
@@ -247,10 +247,10 @@ static void test_high_address(void **state)
 	good(dev->nvme.port->ops->reset(dev->nvme.port));
 	dev->nvme.ctrl.enabled = false;
 	good(gnv_reset(&dev->nvme, let_go, dev));
-	open_queue(GPUNVME_QP_CMB, &qp);
-	assert_true(qp->sq.iova > high);
+	open_queue(GPUNVME_QUEUE_CMB, &qp);
+	assert_true(qp->qp[0]->sq.iova > high);
 	work(qp, 6);
-	good(gpunvme_qp_destroy(qp));
+	good(gpunvme_queue_destroy(qp));
 }
 
 static void read_often(void *arg)
@@ -264,22 +264,22 @@ static void read_often(void *arg)
 /* What an emulated drive takes says nothing of a real one; that both ways go to the end does. */
 static void test_time(void **state)
 {
-	static const uint32_t flags[] = { 0, GPUNVME_QP_CMB };
+	static const uint32_t flags[] = { 0, GPUNVME_QUEUE_CMB };
 
 	(void)state;
 	for (unsigned i = 0; i < 2; i++) {
 		struct job job = { .seed = 0 };
-		struct gpunvme_qp *qp;
+		struct gpunvme_queue *qp;
 		uint64_t start;
 
 		open_queue(flags[i], &qp);
-		good(gpunvme_qp_view(qp, NULL, &job.dq));
+		good(gpunvme_queue_view(qp, NULL, &job.dq));
 		start = gnv_clock_ns();
 		good(gpunvme_cpu_launch(1, 1, read_often, &job));
 		printf("figure: a read, submission queue in %s: %.1f us\n", i ? "the drive" : "host memory",
 		       (double)(gnv_clock_ns() - start) / 1000 / READS);
 		assert_int_equal(job.status[0], 0);
-		good(gpunvme_qp_destroy(qp));
+		good(gpunvme_queue_destroy(qp));
 	}
 }
 

@@ -37,7 +37,7 @@
 static const char *uri, *type;
 static struct gpunvme_dev *dev;
 static struct gpunvme_gpu *gpu;
-static struct gpunvme_qp *qp;
+static struct gpunvme_queue *qp;
 static struct gpunvme_dq dq;
 static struct gpunvme_mem *mem;
 static struct gpunvme_dbuf dbuf;
@@ -53,8 +53,8 @@ static void start(uint32_t flags)
 
 	good(gpunvme_dev_open(uri, NULL, &dev));
 	good(gpunvme_gpu_open("cpu", NULL, &gpu));
-	good(gpunvme_qp_create(dev, gpu, NULL, &qp));
-	good(gpunvme_qp_view(qp, &view, &dq));
+	good(gpunvme_queue_create(dev, gpu, NULL, &qp));
+	good(gpunvme_queue_view(qp, &view, &dq));
 	good(gpunvme_mem_alloc(gpu, 1 << 20, NULL, &mem));
 	good(gpunvme_mem_map(mem, dev));
 	good(gpunvme_mem_dbuf(mem, dev, &dbuf));
@@ -587,7 +587,7 @@ static void test_clean(void **state)
 	run("%s " DISK " >/tmp/check 2>&1 || { cat /tmp/check; false; }", strcmp(type, "xfs") ? "e2fsck -f -n" : "xfs_repair -n");
 	good(gpunvme_ublk_stop(ublk));
 	ublk = NULL;
-	good(gpunvme_qp_destroy(qp));
+	good(gpunvme_queue_destroy(qp));
 	good(gpunvme_mem_free(mem));
 	good(gpunvme_dev_close(dev));
 	gpunvme_gpu_close(gpu);

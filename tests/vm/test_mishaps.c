@@ -153,7 +153,7 @@ static int meet_once(struct rig *rig, const struct mishap *m, uint64_t *told_ns)
 
 	view.flags = m->write ? GPUNVME_VIEW_WRITE : 0;
 	view.nsid = (uint32_t)m->ns;
-	good(gpunvme_qp_view(s->qp, &view, &dq));
+	good(gpunvme_queue_view(s->qp, &view, &dq));
 	start = gnv_clock_ns();
 	status = m->write ? gpunvme_write(&dq, &s->dbuf[0], 0, m->lba << dq.lba_shift, 1ull << dq.lba_shift, 0)
 			  : gpunvme_read(&dq, &s->dbuf[1], 0, m->lba << dq.lba_shift, 1ull << dq.lba_shift);

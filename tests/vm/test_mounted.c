@@ -31,7 +31,7 @@
 
 static struct gpunvme_dev *dev;
 static struct gpunvme_gpu *gpu;
-static struct gpunvme_qp *qp;
+static struct gpunvme_queue *qp;
 static struct gpunvme_dq dq;
 static struct gpunvme_mem *mem;
 static struct gpunvme_dbuf dbuf;
@@ -49,8 +49,8 @@ static int setup(void **state)
 	assert_non_null(uri);
 	good(gpunvme_dev_open(uri, NULL, &dev));
 	good(gpunvme_gpu_open("cpu", NULL, &gpu));
-	good(gpunvme_qp_create(dev, gpu, NULL, &qp));
-	good(gpunvme_qp_view(qp, NULL, &dq));
+	good(gpunvme_queue_create(dev, gpu, NULL, &qp));
+	good(gpunvme_queue_view(qp, NULL, &dq));
 	good(gpunvme_mem_alloc(gpu, 1 << 20, NULL, &mem));
 	good(gpunvme_mem_map(mem, dev));
 	good(gpunvme_mem_dbuf(mem, dev, &dbuf));
@@ -72,7 +72,7 @@ static int teardown(void **state)
 	(void)state;
 	good(gpunvme_ublk_stop(ublk));
 	assert_int_equal(access(info.path, F_OK), -1);
-	good(gpunvme_qp_destroy(qp));
+	good(gpunvme_queue_destroy(qp));
 	good(gpunvme_mem_free(mem));
 	good(gpunvme_dev_close(dev));
 	gpunvme_gpu_close(gpu);

@@ -25,7 +25,7 @@
 #include "mem/mem.h"
 #include "life/life.h"
 #include "dma/mapping.h"
-#include "queue/qp.h"
+#include "queue/queue.h"
 #include "util/clock.h"
 #include "vm/lanes.h"
 
@@ -112,7 +112,7 @@ static struct gpunvme_mem *buffer(size_t len)
 }
 
 struct rig {
-	struct gpunvme_qp *qp;
+	struct gpunvme_queue *qp;
 	struct gpunvme_dq dq;
 	struct gpunvme_mem *mem;
 	struct gpunvme_dbuf dbuf;
@@ -120,11 +120,11 @@ struct rig {
 
 static void open_queue(struct rig *r)
 {
-	const struct gpunvme_qp_opts opts = { sizeof(opts), 0, 64, CMD_MS, 0 };
+	const struct gpunvme_queue_opts opts = { sizeof(opts), 0, 64, CMD_MS, 0, 0, 0 };
 	struct gpunvme_view view = { sizeof(view), GPUNVME_VIEW_WRITE, 1, 0, 0 };
 
-	good(gpunvme_qp_create(dev, gpu, &opts, &r->qp));
-	good(gpunvme_qp_view(r->qp, &view, &r->dq));
+	good(gpunvme_queue_create(dev, gpu, &opts, &r->qp));
+	good(gpunvme_queue_view(r->qp, &view, &r->dq));
 }
 
 static void map(struct rig *r)
@@ -142,7 +142,7 @@ static void open_rig(struct rig *r)
 
 static void close_rig(struct rig *r)
 {
-	gpunvme_qp_destroy(r->qp);
+	gpunvme_queue_destroy(r->qp);
 	gpunvme_mem_free(r->mem);
 }
 
@@ -183,7 +183,7 @@ static void test_everything_there(void **state)
 	(void)state;
 	good(gnv_dev_lend(dev, rings));
 	open_rig(&r);
-	assert_true(within(r.qp->sq.cpu, rings) && within(r.qp->cq.cpu, rings) && within(r.mem->maps->table.cpu, rings));
+	assert_true(within(r.qp->qp[0]->sq.cpu, rings) && within(r.qp->qp[0]->cq.cpu, rings) && within(r.mem->maps->table.cpu, rings));
 	assert_int_equal(pinned(), RINGS + MIB);
 	compare(&r, 1);
 	good(gpunvme_mem_alloc(gpu, MIB / 2, NULL, &host));

@@ -21,7 +21,7 @@
 #include "common/good.h"
 #include "mem/peer_mem.h"
 #include "life/life.h"
-#include "queue/qp.h"
+#include "queue/queue.h"
 #include "vm/lanes.h"
 
 #define BAR 2u
@@ -95,7 +95,7 @@ static void shell(const char *format, ...)
 }
 
 struct rig {
-	struct gpunvme_qp *qp;
+	struct gpunvme_queue *qp;
 	struct gpunvme_dq dq;
 	struct gpunvme_mem *mem;
 	struct gpunvme_dbuf dbuf;
@@ -105,8 +105,8 @@ static void open_queue(struct rig *r)
 {
 	struct gpunvme_view view = { sizeof(view), GPUNVME_VIEW_WRITE, 1, 0, 0 };
 
-	good(gpunvme_qp_create(dev, gpu, NULL, &r->qp));
-	good(gpunvme_qp_view(r->qp, &view, &r->dq));
+	good(gpunvme_queue_create(dev, gpu, NULL, &r->qp));
+	good(gpunvme_queue_view(r->qp, &view, &r->dq));
 }
 
 static void map(struct rig *r)
@@ -124,7 +124,7 @@ static void open_rig(struct rig *r)
 
 static void close_rig(struct rig *r)
 {
-	gpunvme_qp_destroy(r->qp);
+	gpunvme_queue_destroy(r->qp);
 	gpunvme_mem_free(r->mem);
 }
 
@@ -201,7 +201,7 @@ static void reset(void)
 static void revive(struct rig *r, bool unmap)
 {
 	assert_int_equal(gpunvme_mem_dbuf(r->mem, dev, &r->dbuf), -ESTALE);
-	gpunvme_qp_destroy(r->qp);
+	gpunvme_queue_destroy(r->qp);
 	if (unmap)
 		good(gpunvme_mem_unmap(r->mem, dev));
 	map(r);
@@ -241,8 +241,8 @@ static void test_reset_with_rings(void **state)
 	start = gpunvme_mem_ptr(rings);
 	good(gnv_dev_lend(dev, rings));
 	open_queue(&r);
-	assert_true((char *)r.qp->sq.cpu >= start && (char *)r.qp->sq.cpu < start + 4 * MIB);
-	assert_false((char *)r.qp->control.cpu >= start && (char *)r.qp->control.cpu < start + 4 * MIB);
+	assert_true((char *)r.qp->qp[0]->sq.cpu >= start && (char *)r.qp->qp[0]->sq.cpu < start + 4 * MIB);
+	assert_false((char *)r.qp->qp[0]->control.cpu >= start && (char *)r.qp->qp[0]->control.cpu < start + 4 * MIB);
 	good(gpunvme_mem_alloc(gpu, MIB, NULL, &r.mem));
 	map(&r);
 	compare(&r, 3);
@@ -270,7 +270,7 @@ static void test_dead_rings_are_not_reused(void **state)
 	good(gnv_dev_lend(dev, rings));
 	reset();
 	open_queue(&r);
-	assert_false((char *)r.qp->sq.cpu >= start && (char *)r.qp->sq.cpu < start + 4 * MIB);
+	assert_false((char *)r.qp->qp[0]->sq.cpu >= start && (char *)r.qp->qp[0]->sq.cpu < start + 4 * MIB);
 	good(gpunvme_mem_alloc(gpu, MIB, NULL, &r.mem));
 	map(&r);
 	compare(&r, 5);
@@ -299,7 +299,7 @@ static void test_unbind(void **state)
 	assert_int_equal(gpunvme_mem_dbuf(r.mem, dev, &r.dbuf), -ESTALE);
 	assert_int_equal(gpunvme_peer_reset(peer), -ENODEV);
 	assert_int_equal(gpunvme_mem_bar(gpu, peer, BAR, 0, 4096, &more), -ENODEV);
-	gpunvme_qp_destroy(r.qp);
+	gpunvme_queue_destroy(r.qp);
 	assert_true(gpunvme_mem_map(r.mem, dev) < 0);
 	memset(gpunvme_mem_ptr(r.mem), 1, MIB); /* nobody's memory, but memory */
 	gpunvme_mem_free(r.mem);

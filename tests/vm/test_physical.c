@@ -19,7 +19,7 @@
 
 #include "common/good.h"
 #include "dma/mapping.h"
-#include "queue/qp.h"
+#include "queue/queue.h"
 
 #define PAGE 4096ul
 #define HUGE_PAGE (2ul << 20)
@@ -28,7 +28,7 @@
 
 static struct gpunvme_gpu *gpu;
 static struct gpunvme_dev *dev;
-static struct gpunvme_qp *qp;
+static struct gpunvme_queue *qp;
 static struct gpunvme_dq dq;
 
 static int setup(void **state)
@@ -39,15 +39,15 @@ static int setup(void **state)
 	assert_non_null(getenv("GPUNVME_TEST_URI"));
 	good(gpunvme_gpu_open("cpu", NULL, &gpu));
 	good(gpunvme_dev_open(getenv("GPUNVME_TEST_URI"), NULL, &dev));
-	good(gpunvme_qp_create(dev, gpu, NULL, &qp));
-	good(gpunvme_qp_view(qp, &view, &dq));
+	good(gpunvme_queue_create(dev, gpu, NULL, &qp));
+	good(gpunvme_queue_view(qp, &view, &dq));
 	return 0;
 }
 
 static int teardown(void **state)
 {
 	(void)state;
-	good(gpunvme_qp_destroy(qp));
+	good(gpunvme_queue_destroy(qp));
 	good(gpunvme_dev_close(dev));
 	gpunvme_gpu_close(gpu);
 	return 0;
@@ -88,9 +88,9 @@ static long huge_free(void)
 static void test_rings(void **state)
 {
 	(void)state;
-	is_at(qp->sq.cpu, qp->sq.len, qp->sq.iova);
-	is_at(qp->cq.cpu, qp->cq.len, qp->cq.iova);
-	assert_int_not_equal(qp->sq.iova, qp->cq.iova);
+	is_at(qp->qp[0]->sq.cpu, qp->qp[0]->sq.len, qp->qp[0]->sq.iova);
+	is_at(qp->qp[0]->cq.cpu, qp->qp[0]->cq.len, qp->qp[0]->cq.iova);
+	assert_int_not_equal(qp->qp[0]->sq.iova, qp->qp[0]->cq.iova);
 }
 
 /* Out and back through it, and the lists of its pages are physical, too. */

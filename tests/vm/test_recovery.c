@@ -29,7 +29,7 @@
 
 static struct gpunvme_dev *dev;
 static struct gpunvme_gpu *gpu;
-static struct gpunvme_qp *qp[2];
+static struct gpunvme_queue *qp[2];
 static struct gpunvme_dq dq[2];
 static struct gpunvme_mem *mem;
 static struct gpunvme_dbuf dbuf;
@@ -55,8 +55,8 @@ static void take_views(void)
 
 	view.flags = GPUNVME_VIEW_WRITE;
 	for (unsigned q = 0; q < 2; q++) {
-		good(gpunvme_qp_release_old(qp[q]));
-		good(gpunvme_qp_view(qp[q], &view, &dq[q]));
+		good(gpunvme_queue_retire(qp[q]));
+		good(gpunvme_queue_view(qp[q], &view, &dq[q]));
 	}
 }
 
@@ -69,7 +69,7 @@ static int setup(void **state)
 	good(gpunvme_dev_open(uri, NULL, &dev));
 	good(gpunvme_gpu_open("cpu", NULL, &gpu));
 	for (unsigned q = 0; q < 2; q++)
-		good(gpunvme_qp_create(dev, gpu, NULL, &qp[q]));
+		good(gpunvme_queue_create(dev, gpu, NULL, &qp[q]));
 	take_views();
 	good(gpunvme_mem_alloc(gpu, BLOCK, NULL, &mem));
 	good(gpunvme_mem_map(mem, dev));
@@ -103,7 +103,7 @@ static void write_and_read(void)
 
 static int recover_queue(void)
 {
-	return gpunvme_qp_recover(qp[0]);
+	return gpunvme_queue_recover(qp[0]);
 }
 
 static int reset_controller(void)
@@ -179,10 +179,10 @@ static void test_events(void **state)
 	assert_int_equal(after, before + 1);
 	assert_int_equal(event.generation, after);
 	take_views();
-	good(gpunvme_qp_recover(qp[1]));
+	good(gpunvme_queue_recover(qp[1]));
 	event = next_event(fd);
 	assert_int_equal(event.type, GPUNVME_EVENT_RECOVERED);
-	assert_ptr_equal(event.qp, qp[1]);
+	assert_ptr_equal(event.queue, qp[1]);
 	take_views();
 	for (unsigned i = 0; i < 6; i++) { /* more than there are requests */
 		good(gpunvme_dev_set_feature(dev, GPUNVME_FID_TEMP_THRESHOLD, 200));

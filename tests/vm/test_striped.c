@@ -31,7 +31,7 @@ struct stage {
 	struct gpunvme_dev *dev[DISKS];
 	uint32_t disks, round, stripe;
 	struct gpunvme_gpu *gpu;
-	struct gpunvme_volume *vol;
+	struct gpunvme_queue *vol;
 	struct gpunvme_mem *mem;
 	struct gpunvme_dvol v;
 	struct gpunvme_dvbuf buf;
@@ -54,7 +54,7 @@ static void read_names(struct stage *s)
 
 static void open_stage(struct stage *s)
 {
-	struct gpunvme_volume_opts opts = GPUNVME_VOLUME_OPTS_INIT;
+	struct gpunvme_queue_opts opts = GPUNVME_QUEUE_OPTS_INIT;
 	struct gpunvme_view view = GPUNVME_VIEW_INIT;
 	char uri[96];
 	uint32_t i;
@@ -66,11 +66,11 @@ static void open_stage(struct stage *s)
 	good(gpunvme_gpu_open("cpu:1", NULL, &s->gpu));
 	opts.queues = 1;
 	opts.cmd_timeout_ms = COMMAND_MS;
-	good(gpunvme_volume_create(s->dev, s->disks, s->gpu, &opts, &s->vol));
+	good(gpunvme_queue_create_striped(s->dev, s->disks, s->gpu, &opts, &s->vol));
 	view.flags = GPUNVME_VIEW_WRITE;
-	good(gpunvme_volume_view(s->vol, &view, &s->v));
+	good(gpunvme_queue_view(s->vol, &view, &s->v));
 	good(gpunvme_mem_alloc(s->gpu, (size_t)LANES * 2 * PIECE * BLOCK, NULL, &s->mem));
-	good(gpunvme_volume_map(s->vol, s->mem, &s->buf));
+	good(gpunvme_mem_map_queue(s->mem, s->vol, &s->buf));
 	s->stripe = 1u << s->v.stripe_shift;
 }
 
@@ -78,7 +78,7 @@ static void close_stage(struct stage *s)
 {
 	uint32_t i;
 
-	good(gpunvme_volume_destroy(s->vol));
+	good(gpunvme_queue_destroy(s->vol));
 	good(gpunvme_mem_free(s->mem));
 	gpunvme_gpu_close(s->gpu);
 	for (i = 0; i < s->disks; i++)

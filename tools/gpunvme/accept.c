@@ -99,9 +99,9 @@ static int make_ready(struct accept *a)
 	ret = accept_view(a, a->qp, &a->dq);
 	if (ret != -ESHUTDOWN)
 		return ret;
-	ret = gpunvme_qp_recover(a->qp);
+	ret = gpunvme_queue_recover(a->qp);
 	if (!ret)
-		ret = gpunvme_qp_release_old(a->qp); /* else it takes the place of a queue */
+		ret = gpunvme_queue_retire(a->qp); /* else it takes the place of a queue */
 	if (ret)
 		return ret;
 	return accept_view(a, a->qp, &a->dq);

@@ -19,7 +19,7 @@ enum accept_op { ACCEPT_READ, ACCEPT_WRITE, ACCEPT_FUA, ACCEPT_FLUSH, ACCEPT_ZER
 struct accept {
 	struct session s; /* controller, lanes and buffer */
 	struct session_opts o;
-	struct gpunvme_qp *qp; /* the standing queue */
+	struct gpunvme_queue *qp; /* the standing queue */
 	struct gpunvme_dq dq;
 	char *data;    /* the buffer; rows use all of it */
 	uint64_t area; /* blocks from 0 on that rows read and write */
@@ -55,7 +55,7 @@ int accept_open_queue(struct accept *a, uint32_t depth);
 void accept_close_queue(struct accept *a);
 
 /* A view of the whole namespace through @qp, with the right to write if the run has it. */
-int accept_view(const struct accept *a, struct gpunvme_qp *qp, struct gpunvme_dq *dq);
+int accept_view(const struct accept *a, struct gpunvme_queue *qp, struct gpunvme_dq *dq);
 
 /* Controller, lanes, buffer, standing queue. Return: GO_ON or an exit code; 0 or the library's error. */
 int accept_connect(struct accept *a);

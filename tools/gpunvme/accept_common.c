@@ -54,21 +54,21 @@ struct stamp accept_stamp(const struct accept *a, uint64_t lba)
 	return (struct stamp){ .run = a->run, .lba = lba, .generation = a->generation };
 }
 
-int accept_view(const struct accept *a, struct gpunvme_qp *qp, struct gpunvme_dq *dq)
+int accept_view(const struct accept *a, struct gpunvme_queue *qp, struct gpunvme_dq *dq)
 {
 	const struct gpunvme_view view = { sizeof(view), a->write ? GPUNVME_VIEW_WRITE : 0, 0, 0, 0 };
 
-	return gpunvme_qp_view(qp, &view, dq);
+	return gpunvme_queue_view(qp, &view, dq);
 }
 
 int accept_open_queue(struct accept *a, uint32_t depth)
 {
-	struct gpunvme_qp_opts opts = GPUNVME_QP_OPTS_INIT;
+	struct gpunvme_queue_opts opts = GPUNVME_QUEUE_OPTS_INIT;
 	int ret;
 
-	opts.flags = GPUNVME_QP_STATS | GPUNVME_QP_LATENCY;
+	opts.flags = GPUNVME_QUEUE_STATS | GPUNVME_QUEUE_LATENCY;
 	opts.depth = depth;
-	ret = gpunvme_qp_create(a->s.dev, a->s.gpu, &opts, &a->qp);
+	ret = gpunvme_queue_create(a->s.dev, a->s.gpu, &opts, &a->qp);
 	if (ret)
 		return ret;
 	return accept_view(a, a->qp, &a->dq);
@@ -76,7 +76,7 @@ int accept_open_queue(struct accept *a, uint32_t depth)
 
 void accept_close_queue(struct accept *a)
 {
-	gpunvme_qp_destroy(a->qp);
+	gpunvme_queue_destroy(a->qp);
 	a->qp = NULL;
 }
 

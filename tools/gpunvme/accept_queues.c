@@ -23,7 +23,7 @@
 /* ---- How many ---- */
 
 struct queues {
-	struct gpunvme_qp **qp;
+	struct gpunvme_queue **qp;
 	struct gpunvme_dq *dq;
 	uint32_t count;
 };
@@ -31,7 +31,7 @@ struct queues {
 static void close_queues(struct queues *q)
 {
 	for (uint32_t i = 0; q->qp && i < q->count; i++)
-		gpunvme_qp_destroy(q->qp[i]);
+		gpunvme_queue_destroy(q->qp[i]);
 	free(q->qp);
 	free(q->dq);
 }
@@ -39,17 +39,17 @@ static void close_queues(struct queues *q)
 /* All that are left, without the standing one; of very many short ones, or their rings would not fit what may be locked. */
 static int open_queues(struct accept *a, struct queues *q)
 {
-	struct gpunvme_qp_opts opts = GPUNVME_QP_OPTS_INIT;
+	struct gpunvme_queue_opts opts = GPUNVME_QUEUE_OPTS_INIT;
 	int ret = 0;
 
 	q->count = a->s.info.queues - 1;
-	q->qp = calloc(q->count + 1, sizeof(struct gpunvme_qp *));
+	q->qp = calloc(q->count + 1, sizeof(struct gpunvme_queue *));
 	q->dq = calloc(q->count + 1, sizeof(*q->dq));
 	if (!q->qp || !q->dq)
 		return accept_fail(a, "no memory for %u queues", q->count);
 	opts.depth = q->count < MANY || a->s.info.max_depth < SHORT ? 0 : SHORT;
 	for (uint32_t i = 0; i < q->count && !ret; i++) {
-		ret = gpunvme_qp_create(a->s.dev, a->s.gpu, &opts, &q->qp[i]);
+		ret = gpunvme_queue_create(a->s.dev, a->s.gpu, &opts, &q->qp[i]);
 		if (!ret)
 			ret = accept_view(a, q->qp[i], &q->dq[i]);
 		if (ret)
@@ -244,7 +244,7 @@ int row_abort(struct accept *a)
 
 static int recover(struct accept *a)
 {
-	return gpunvme_qp_recover(a->qp);
+	return gpunvme_queue_recover(a->qp);
 }
 
 static int reset(struct accept *a)
@@ -254,7 +254,7 @@ static int reset(struct accept *a)
 
 static int view_again(struct accept *a, struct churn *c)
 {
-	int ret = gpunvme_qp_release_old(a->qp);
+	int ret = gpunvme_queue_retire(a->qp);
 
 	if (!ret)
 		ret = accept_view(a, a->qp, &a->dq);

@@ -30,7 +30,7 @@ enum { LIKED = 6, BESIDE };
 
 struct measure {
 	struct accept *a;
-	struct gpunvme_qp *qp[MOST_LANES];
+	struct gpunvme_queue *qp[MOST_LANES];
 	struct gpunvme_dq dq[MOST_LANES];
 	uint32_t queues;
 	uint64_t first, blocks; /* the window */
@@ -42,15 +42,15 @@ struct measure {
 static int open_queues(struct measure *m, uint32_t lanes)
 {
 	const struct gpunvme_view view = { sizeof(view), m->a->write ? GPUNVME_VIEW_WRITE : 0, 0, m->first, m->blocks };
-	struct gpunvme_qp_opts opts = GPUNVME_QP_OPTS_INIT;
+	struct gpunvme_queue_opts opts = GPUNVME_QUEUE_OPTS_INIT;
 	int ret = 0;
 
-	opts.flags = GPUNVME_QP_LATENCY;
+	opts.flags = GPUNVME_QUEUE_LATENCY;
 	m->queues = lanes < m->a->s.info.queues ? lanes : m->a->s.info.queues;
 	for (uint32_t i = 0; i < m->queues && !ret; i++) {
-		ret = gpunvme_qp_create(m->a->s.dev, m->a->s.gpu, &opts, &m->qp[i]);
+		ret = gpunvme_queue_create(m->a->s.dev, m->a->s.gpu, &opts, &m->qp[i]);
 		if (!ret)
-			ret = gpunvme_qp_view(m->qp[i], &view, &m->dq[i]);
+			ret = gpunvme_queue_view(m->qp[i], &view, &m->dq[i]);
 	}
 	return ret;
 }
@@ -58,17 +58,17 @@ static int open_queues(struct measure *m, uint32_t lanes)
 static void close_queues(struct measure *m)
 {
 	for (uint32_t i = 0; i < m->queues; i++) {
-		gpunvme_qp_destroy(m->qp[i]);
+		gpunvme_queue_destroy(m->qp[i]);
 		m->qp[i] = NULL;
 	}
 }
 
-static void add_latencies(const struct measure *m, struct gpunvme_qp_latency *sum)
+static void add_latencies(const struct measure *m, struct gpunvme_queue_latency *sum)
 {
-	struct gpunvme_qp_latency one = { .size = sizeof(one) };
+	struct gpunvme_queue_latency one = { .size = sizeof(one) };
 
 	for (uint32_t i = 0; i < m->queues; i++) {
-		if (gpunvme_qp_get_latency(m->qp[i], &one))
+		if (gpunvme_queue_get_latency(m->qp[i], &one))
 			continue;
 		sum->ticks_per_ms = one.ticks_per_ms;
 		for (unsigned k = 0; k < GPUNVME_LATENCY_BUCKETS; k++)
@@ -78,7 +78,7 @@ static void add_latencies(const struct measure *m, struct gpunvme_qp_latency *su
 
 static void put_figures(struct measure *m, const struct pattern *p, const struct traffic *t, double took)
 {
-	struct gpunvme_qp_latency sum = { .size = sizeof(sum) };
+	struct gpunvme_queue_latency sum = { .size = sizeof(sum) };
 	struct json_object *one = put_object(m->a->figures, p->name);
 	const uint64_t ios = traffic_ios(t);
 

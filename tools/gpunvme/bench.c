@@ -114,16 +114,16 @@ static void add_up(struct bench *b)
 }
 
 /* What the queues counted, together. */
-static int add_queues(const struct bench *b, struct gpunvme_qp_latency *sum, uint64_t *errors)
+static int add_queues(const struct bench *b, struct gpunvme_queue_latency *sum, uint64_t *errors)
 {
-	struct gpunvme_qp_latency latency = { .size = sizeof(latency) };
-	struct gpunvme_qp_info info = { .size = sizeof(info) };
+	struct gpunvme_queue_latency latency = { .size = sizeof(latency) };
+	struct gpunvme_queue_info info = { .size = sizeof(info) };
 	int ret;
 
 	for (uint32_t i = 0; i < b->s.queues; i++) {
-		ret = gpunvme_qp_get_info(b->s.qp[i], &info);
+		ret = gpunvme_queue_get_info(b->s.qp[i], &info);
 		if (!ret)
-			ret = gpunvme_qp_get_latency(b->s.qp[i], &latency);
+			ret = gpunvme_queue_get_latency(b->s.qp[i], &latency);
 		if (ret)
 			return failed("%s", why(ret));
 		*errors += info.errors;
@@ -134,15 +134,15 @@ static int add_queues(const struct bench *b, struct gpunvme_qp_latency *sum, uin
 	return GO_ON;
 }
 
-static double us(const struct gpunvme_qp_latency *sum, uint32_t per_million)
+static double us(const struct gpunvme_queue_latency *sum, uint32_t per_million)
 {
 	return (double)gpunvme_latency_ns(sum, per_million) / 1e3;
 }
 
 /* By the end of each command's bucket, as all latencies here. */
-static double mean_us(const struct gpunvme_qp_latency *sum)
+static double mean_us(const struct gpunvme_queue_latency *sum)
 {
-	struct gpunvme_qp_latency one = *sum;
+	struct gpunvme_queue_latency one = *sum;
 	double all = 0, count = 0;
 
 	memset(one.bucket, 0, sizeof(one.bucket));
@@ -167,7 +167,7 @@ static const struct share {
 };
 #define SHARES (sizeof(shares) / sizeof(shares[0]))
 
-static void print_json(const struct bench *b, const struct gpunvme_qp_latency *sum, uint64_t errors)
+static void print_json(const struct bench *b, const struct gpunvme_queue_latency *sum, uint64_t errors)
 {
 	struct gpunvme_dev_info now = { .size = sizeof(now) };
 	struct json_object *json = json_object_new_object(), *latency;
@@ -204,7 +204,7 @@ static const char *mixed(uint32_t reads)
 	return text;
 }
 
-static void print_text(const struct bench *b, const struct gpunvme_qp_latency *sum, uint64_t errors)
+static void print_text(const struct bench *b, const struct gpunvme_queue_latency *sum, uint64_t errors)
 {
 	struct gpunvme_dev_info now = { .size = sizeof(now) };
 	double iops = (double)b->t.lane->ios / b->took;
@@ -226,7 +226,7 @@ static void print_text(const struct bench *b, const struct gpunvme_qp_latency *s
 
 static int report(const struct bench *b)
 {
-	struct gpunvme_qp_latency sum = { .size = sizeof(sum) };
+	struct gpunvme_queue_latency sum = { .size = sizeof(sum) };
 	uint64_t errors = 0;
 	int ret = add_queues(b, &sum, &errors);
 
@@ -355,7 +355,7 @@ int verb_bench(int argc, char **argv)
 	if (ret != GO_ON)
 		return ret;
 	b.o.copies = 1;
-	b.o.queue_flags = GPUNVME_QP_LATENCY | (b.vram ? GPUNVME_QP_VRAM : 0);
+	b.o.queue_flags = GPUNVME_QUEUE_LATENCY | (b.vram ? GPUNVME_QUEUE_VRAM : 0);
 	catch_signals();
 	ret = session_open(&b.s, &b.o);
 	if (ret != GO_ON)

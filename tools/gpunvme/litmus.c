@@ -31,9 +31,9 @@ static void print_table(const struct session *s, const struct gpunvme_litmus *l)
 		printf("%-10s %10" PRIu64 " %8u %10.1f %10.1f  %s: %s\n", t->name, t->commands, t->faults, t->mean_us, t->worst_us,
 		       verdict[t->verdict], *t->why ? t->why : meaning[i]);
 	}
-	printf("proven for gpunvme_qp_create():%s%s%s%s\n", l->qp_flags & GPUNVME_QP_VRAM ? " GPUNVME_QP_VRAM" : "",
-	       l->qp_flags & GPUNVME_QP_CQE16 ? " GPUNVME_QP_CQE16" : "",
-	       l->qp_flags & GPUNVME_QP_NO_READBACK ? " GPUNVME_QP_NO_READBACK" : "", l->qp_flags ? "" : " nothing");
+	printf("proven for gpunvme_queue_create():%s%s%s%s\n", l->queue_flags & GPUNVME_QUEUE_VRAM ? " GPUNVME_QUEUE_VRAM" : "",
+	       l->queue_flags & GPUNVME_QUEUE_CQE16 ? " GPUNVME_QUEUE_CQE16" : "",
+	       l->queue_flags & GPUNVME_QUEUE_NO_READBACK ? " GPUNVME_QUEUE_NO_READBACK" : "", l->queue_flags ? "" : " nothing");
 }
 
 static void print_json(const struct session *s, const struct gpunvme_litmus *l)
@@ -43,9 +43,9 @@ static void print_json(const struct session *s, const struct gpunvme_litmus *l)
 	put_text(json, "device", s->info.model);
 	put_text(json, "lanes", s->gpu_info.name);
 	put_count(json, "failed", l->failed);
-	put_bool(json, "cqe16", (l->qp_flags & GPUNVME_QP_CQE16) != 0);
-	put_bool(json, "no_readback", (l->qp_flags & GPUNVME_QP_NO_READBACK) != 0);
-	put_bool(json, "vram", (l->qp_flags & GPUNVME_QP_VRAM) != 0);
+	put_bool(json, "cqe16", (l->queue_flags & GPUNVME_QUEUE_CQE16) != 0);
+	put_bool(json, "no_readback", (l->queue_flags & GPUNVME_QUEUE_NO_READBACK) != 0);
+	put_bool(json, "vram", (l->queue_flags & GPUNVME_QUEUE_VRAM) != 0);
 	tests = put_object(json, "tests");
 	for (unsigned i = 0; i < GPUNVME_LITMUS_TESTS; i++) {
 		const struct gpunvme_litmus_result *t = &l->test[i];
@@ -125,7 +125,7 @@ int verb_litmus(int argc, char **argv)
 		ret = session_open(&s, &o);
 	if (ret != GO_ON)
 		return ret;
-	opts.qp_flags = vram ? GPUNVME_QP_VRAM : 0;
+	opts.queue_flags = vram ? GPUNVME_QUEUE_VRAM : 0;
 	opts.flags = copies ? GPUNVME_LITMUS_COPIES : 0;
 	ret = session_open_gpu(&s, &o);
 	if (ret == GO_ON)

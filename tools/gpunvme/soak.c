@@ -52,11 +52,11 @@ struct blow {
 
 static uint64_t submitted(const struct soak *k)
 {
-	struct gpunvme_qp_info info = { .size = sizeof(info) };
+	struct gpunvme_queue_info info = { .size = sizeof(info) };
 	uint64_t n = 0;
 
 	for (uint32_t q = 0; q < k->s.queues; q++)
-		n += gpunvme_qp_get_info(k->s.qp[q], &info) ? 0 : info.submitted;
+		n += gpunvme_queue_get_info(k->s.qp[q], &info) ? 0 : info.submitted;
 	return n;
 }
 
@@ -68,13 +68,13 @@ static int strike(struct blow *b)
 	switch (b->kind) {
 	case 0:
 		k->stops++;
-		ret = gpunvme_qp_stop(k->s.qp[b->queue], 1);
+		ret = gpunvme_queue_stop(k->s.qp[b->queue], 1);
 		if (ret)
 			return ret;
-		return gpunvme_qp_stop(k->s.qp[b->queue], 0);
+		return gpunvme_queue_stop(k->s.qp[b->queue], 0);
 	case 1:
 		k->recoveries++;
-		return gpunvme_qp_recover(k->s.qp[b->queue]);
+		return gpunvme_queue_recover(k->s.qp[b->queue]);
 	default:
 		k->resets++;
 		return gpunvme_dev_reset(k->s.dev);
@@ -129,15 +129,15 @@ static int view(struct soak *k, uint32_t q, bool ended)
 	struct gpunvme_view view = { sizeof(view), GPUNVME_VIEW_WRITE, 0, 0, 0 };
 	int ret = 0;
 
-	gpunvme_qp_release_old(k->s.qp[q]); /* of a recovery under the lanes */
+	gpunvme_queue_retire(k->s.qp[q]); /* of a recovery under the lanes */
 	if (ended) {
 		k->recoveries++;
-		ret = gpunvme_qp_recover(k->s.qp[q]);
+		ret = gpunvme_queue_recover(k->s.qp[q]);
 	}
-	gpunvme_qp_release_old(k->s.qp[q]);
+	gpunvme_queue_retire(k->s.qp[q]);
 	if (ret)
 		return ret;
-	return gpunvme_qp_view(k->s.qp[q], &view, &k->s.dq[q]);
+	return gpunvme_queue_view(k->s.qp[q], &view, &k->s.dq[q]);
 }
 
 /* What a lane was told by its queue ends that queue. One that ended when its lanes had all they wanted refuses its view. */
@@ -335,7 +335,7 @@ int verb_soak(int argc, char **argv)
 		return ret;
 	catch_signals();
 	k.o.copies = 1;
-	k.o.queue_flags = vram ? GPUNVME_QP_VRAM : 0;
+	k.o.queue_flags = vram ? GPUNVME_QUEUE_VRAM : 0;
 	ret = open_drive(&k);
 	if (ret != GO_ON)
 		return ret;

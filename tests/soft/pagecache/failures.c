@@ -142,7 +142,7 @@ static void stop_is_answered(void **state)
 	assert_int_equal(pthread_create(&thread, NULL, run_until_the_end, &s), 0);
 	for (i = 0; i < 60000 && __atomic_load_n(&s.asked, __ATOMIC_RELAXED) < 200; i++)
 		usleep(1000);
-	gpunvme_qp_stop(s.qp, 1);
+	gpunvme_queue_stop(s.qp, 1);
 	pthread_join(thread, NULL);
 	for (i = 0; i < s.lanes; i++)
 		assert_int_equal(s.ret[i], -GPUNVME_ECANCELED);
@@ -180,9 +180,9 @@ static void lost_read_is_answered(void **state)
 
 static uint32_t in_flight(struct stage *s)
 {
-	struct gpunvme_qp_info info = { .size = sizeof(info) };
+	struct gpunvme_queue_info info = { .size = sizeof(info) };
 
-	assert_int_equal(gpunvme_qp_get_info(s->qp, &info), 0);
+	assert_int_equal(gpunvme_queue_get_info(s->qp, &info), 0);
 	return info.in_flight;
 }
 
@@ -192,10 +192,10 @@ static void stop_while_it_reads(struct stage *s)
 	pthread_t thread;
 
 	while (!info_of(s).lost) {
-		gpunvme_qp_stop(s->qp, 0);
+		gpunvme_queue_stop(s->qp, 0);
 		assert_int_equal(pthread_create(&thread, NULL, run_until_the_end, s), 0);
 		wait_until(in_flight(s) >= info_of(s).frames);
-		gpunvme_qp_stop(s->qp, 1);
+		gpunvme_queue_stop(s->qp, 1);
 		pthread_join(thread, NULL);
 	}
 }
@@ -221,7 +221,7 @@ static void lost_frames_come_back(void **state)
 	assert_int_equal(gpunvme_pagecache_view(s.cache, &s.pages), 0);
 	assert_int_equal(info_of(&s).lost, lost);
 	check_quiet(&s);
-	gpunvme_qp_stop(s.qp, 0);
+	gpunvme_queue_stop(s.qp, 0);
 	wait_until_quiet(&s);
 	assert_int_equal(gpunvme_pagecache_view(s.cache, &s.pages), 0);
 	assert_int_equal(info_of(&s).lost, 0);

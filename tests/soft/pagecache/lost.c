@@ -133,7 +133,7 @@ static void changes_outlive_a_stop(void **state)
 	assert_int_equal(pthread_create(&thread, NULL, run_until_the_end, &s), 0);
 	for (i = 0; i < 60000 && info_of(&s).writes < 50; i++)
 		usleep(1000);
-	gpunvme_qp_stop(s.qp, 1);
+	gpunvme_queue_stop(s.qp, 1);
 	pthread_join(thread, NULL);
 	for (i = 0; i < s.lanes; i++)
 		assert_true(s.ret[i] == -GPUNVME_ECANCELED || s.ret[i] == -GPUNVME_EAGAIN);
@@ -160,10 +160,10 @@ static void what_is_given_up_is_not_forgotten(void **state)
 	stage_open(&s, "?fault=lose:op=write:count=1");
 	run(&s, change_and_give_up);
 	assert_int_equal(gpunvme_pagecache_discard(s.cache), -EBUSY);
-	assert_non_null(strstr(gpunvme_errmsg(), "gpunvme_qp_recover"));
+	assert_non_null(strstr(gpunvme_errmsg(), "gpunvme_queue_recover"));
 	assert_int_equal(info_of(&s).changed, 1);
 	check_quiet(&s);
-	assert_int_equal(gpunvme_qp_recover(s.qp), 0);
+	assert_int_equal(gpunvme_queue_recover(s.qp), 0);
 	assert_int_equal(gpunvme_pagecache_discard(s.cache), 0);
 	assert_int_equal(info_of(&s).lost, 0);
 	s.version[1000] = 0;

@@ -97,7 +97,7 @@ static void changes_outlive_no_device(void **state)
 
 	stage_open(&s, "");
 	run(&s, put_one);
-	assert_int_equal(s.source == VOLUME ? gpunvme_volume_destroy(s.vol) : gpunvme_qp_destroy(s.qp), 0);
+	assert_int_equal(s.source == VOLUME ? gpunvme_queue_destroy(s.vol) : gpunvme_queue_destroy(s.qp), 0);
 	assert_int_equal(gpunvme_dev_close(s.dev[last]), 0);
 	assert_int_equal(gpunvme_pagecache_destroy(s.cache), -EBUSY);
 	assert_int_equal(gpunvme_pagecache_flush(s.cache), -ENODEV);

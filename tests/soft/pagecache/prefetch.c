@@ -191,7 +191,7 @@ static void queues_that_end_take_theirs(void **state)
 	stage_open(&t, "");
 	all_return(&t, prefetch_some, 0);
 	assert_int_equal(gpunvme_pagecache_destroy(t.cache), -EBUSY);
-	assert_int_equal(gpunvme_qp_destroy(t.qp), 0);
+	assert_int_equal(gpunvme_queue_destroy(t.qp), 0);
 	gpunvme_dev_close(t.dev[0]);
 	assert_int_equal(gpunvme_pagecache_destroy(t.cache), 0);
 	gpunvme_gpu_close(t.gpu);
@@ -207,9 +207,9 @@ static void recovered_queues_read_anew(void **state)
 
 	stage_open(&s, "");
 	all_return(&s, prefetch_some, 0);
-	assert_int_equal(gpunvme_qp_recover(s.qp), 0);
+	assert_int_equal(gpunvme_queue_recover(s.qp), 0);
 	before = s.dq;
-	assert_int_equal(gpunvme_qp_view(s.qp, &view, &after), 0);
+	assert_int_equal(gpunvme_queue_view(s.qp, &view, &after), 0);
 	s.dq = after;
 	all_return(&s, get_some, 0);
 	assert_int_equal(info_of(&s).lost, 6);
@@ -237,8 +237,8 @@ static void recovered_volumes_read_anew(void **state)
 	all_return(&s, prefetch_some, 0);
 	for (i = 0; i < STAGE_MEMBERS * 2; i++) /* each of the queues ends by a lane's word */
 		gnvd_poison((const struct gpunvme_dq *)(uintptr_t)s.v.dq + i, GPUNVME_ETIMEDOUT);
-	assert_int_equal(gpunvme_volume_recover(s.vol), 0);
-	assert_int_equal(gpunvme_volume_view(s.vol, &view, &s.v), 0);
+	assert_int_equal(gpunvme_queue_recover(s.vol), 0);
+	assert_int_equal(gpunvme_queue_view(s.vol, &view, &s.v), 0);
 	all_return(&s, get_some, 0);
 	assert_int_equal(info_of(&s).wasted, 12);
 	assert_int_equal(info_of(&s).lost, 12);

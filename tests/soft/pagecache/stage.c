@@ -28,11 +28,11 @@ uint32_t stage_members(const struct stage *s)
 
 static void create_queue(struct stage *s)
 {
-	struct gpunvme_qp_opts qp = GPUNVME_QP_OPTS_INIT;
+	struct gpunvme_queue_opts qp = GPUNVME_QUEUE_OPTS_INIT;
 
 	qp.depth = 64;
 	qp.cmd_timeout_ms = s->timeout_ms ? s->timeout_ms : 60000;
-	assert_int_equal(gpunvme_qp_create(s->dev[0], s->gpu, &qp, &s->qp), 0);
+	assert_int_equal(gpunvme_queue_create(s->dev[0], s->gpu, &qp, &s->qp), 0);
 }
 
 static void open_namespace(struct stage *s)
@@ -58,16 +58,16 @@ static void open_file(struct stage *s)
 
 static void open_volume(struct stage *s)
 {
-	struct gpunvme_volume_opts opts = GPUNVME_VOLUME_OPTS_INIT;
-	struct gpunvme_volume_info info = { .size = sizeof(info) };
+	struct gpunvme_queue_opts opts = GPUNVME_QUEUE_OPTS_INIT;
+	struct gpunvme_queue_info info = { .size = sizeof(info) };
 
 	s->stripe = s->stripe ? s->stripe : 8;
 	opts.queues = s->queues ? s->queues : 1;
 	opts.stripe = s->stripe;
 	opts.depth = 64;
 	opts.cmd_timeout_ms = s->timeout_ms ? s->timeout_ms : 60000;
-	assert_int_equal(gpunvme_volume_create(s->dev, STAGE_MEMBERS, s->gpu, &opts, &s->vol), 0);
-	assert_int_equal(gpunvme_volume_get_info(s->vol, &info), 0);
+	assert_int_equal(gpunvme_queue_create_striped(s->dev, STAGE_MEMBERS, s->gpu, &opts, &s->vol), 0);
+	assert_int_equal(gpunvme_queue_get_info(s->vol, &info), 0);
 	s->words = (info.nblocks - s->lba) * 64;
 }
 
@@ -95,9 +95,9 @@ void stage_view(struct stage *s)
 
 	view.flags = s->mode & WRITE_BACK ? GPUNVME_VIEW_WRITE : 0;
 	if (s->source == VOLUME)
-		assert_int_equal(gpunvme_volume_view(s->vol, &view, &s->v), 0);
+		assert_int_equal(gpunvme_queue_view(s->vol, &view, &s->v), 0);
 	else
-		assert_int_equal(gpunvme_qp_view(s->qp, &view, &s->dq), 0);
+		assert_int_equal(gpunvme_queue_view(s->qp, &view, &s->dq), 0);
 	assert_int_equal(gpunvme_pagecache_view(s->cache, &s->pages), 0);
 }
 
@@ -125,7 +125,7 @@ void stage_open(struct stage *s, const char *keys)
 
 void stage_recover(struct stage *s)
 {
-	assert_int_equal(s->source == VOLUME ? gpunvme_volume_recover(s->vol) : gpunvme_qp_recover(s->qp), 0);
+	assert_int_equal(s->source == VOLUME ? gpunvme_queue_recover(s->vol) : gpunvme_queue_recover(s->qp), 0);
 	stage_view(s);
 	assert_int_equal(info_of(s).lost, 0);
 }
@@ -142,7 +142,7 @@ void stage_free(struct stage *s)
 /* A device that does not let go of its queue may write to pages until it is closed. */
 void stage_close(struct stage *s)
 {
-	int kept = s->source == VOLUME ? gpunvme_volume_destroy(s->vol) : gpunvme_qp_destroy(s->qp);
+	int kept = s->source == VOLUME ? gpunvme_queue_destroy(s->vol) : gpunvme_queue_destroy(s->qp);
 	int ret = gpunvme_pagecache_destroy(s->cache);
 	uint32_t m;
 

@@ -52,9 +52,9 @@ struct stage {
 
 	struct gpunvme_dev *dev[STAGE_MEMBERS];
 	struct gpunvme_gpu *gpu;
-	struct gpunvme_qp *qp;
+	struct gpunvme_queue *qp;
 	struct gpunvme_file *of_file;
-	struct gpunvme_volume *vol;
+	struct gpunvme_queue *vol;
 	struct gpunvme_pagecache *cache;
 	struct gpunvme_dq dq;
 	struct gpunvme_dvol v;

@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: MIT */
+/* The life of a queue: pairs of one device, or of several whose blocks are striped. What kernels see: queue_view.c. */
+#include "queue/queue.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "dev/dev.h"
+#include "util/bits.h"
+#include "util/checked.h"
+#include "util/entry.h"
+#include "util/opts.h"
+#include "util/process.h"
+
+#define QUEUES_AUTO 8u
+#define STRIPE_BYTES (128u << 10)
+
+/* ---- Blocks ---- */
+
+/* Of one device. */
+static int ask(const struct gpunvme_queue *queue, uint32_t m, uint32_t nsid, struct gnv_blocks *blocks)
+{
+	struct gpunvme_ns_info ns = { .size = sizeof(ns) };
+	int ret = gpunvme_ns_get_info(queue->dev[m], nsid, &ns);
+
+	if (ret)
+		return ret;
+	blocks->lba_size = ns.lba_size;
+	blocks->stripe = queue->stripe ? queue->stripe : STRIPE_BYTES > ns.lba_size ? STRIPE_BYTES / ns.lba_size : 1;
+	blocks->nblocks = ns.nblocks;
+	blocks->read_only = ns.read_only;
+	return 0;
+}
+
+int gnv_queue_blocks(const struct gpunvme_queue *queue, uint32_t nsid, struct gnv_blocks *blocks)
+{
+	if (queue->devices == 1)
+		return ask(queue, 0, nsid, blocks);
+	if (nsid)
+		return gnv_fail(-EINVAL,
+				"a view of a volume names no namespace: the volume has the default one of each controller");
+	*blocks = queue->striped;
+	return 0;
+}
+
+/* Whole stripes of the smallest device, as many from each. As of a namespace, all users count its bytes in 64 bits. */
+static int add_up(struct gnv_blocks *all, uint64_t least, uint32_t devices)
+{
+	uint64_t bytes;
+
+	if (least < all->stripe)
+		return gnv_fail(-ERANGE, "the smallest namespace has %llu blocks, less than a stripe of %u; use a smaller stripe",
+				(unsigned long long)least, all->stripe);
+	if (gnv_mul_overflow(least / all->stripe * all->stripe, (uint64_t)devices, &all->nblocks) ||
+	    gnv_mul_overflow(all->nblocks, (uint64_t)all->lba_size, &bytes))
+		return gnv_fail(-ERANGE, "the volume would have more bytes than 64 bits count; use fewer controllers");
+	return 0;
+}
+
+static int measure(struct gpunvme_queue *queue)
+{
+	struct gnv_blocks *all = &queue->striped, one;
+	uint64_t least = UINT64_MAX;
+	uint32_t m;
+	int ret;
+
+	for (m = 0; m < queue->devices; m++) {
+		ret = ask(queue, m, 0, &one);
+		if (ret)
+			return ret;
+		if (m && one.lba_size != all->lba_size)
+			return gnv_fail(
+				-EINVAL,
+				"controller %u of the volume has blocks of %u bytes, the first one of %u; format them alike", m,
+				one.lba_size, all->lba_size);
+		one.read_only |= all->read_only;
+		*all = one;
+		least = gnv_min(least, one.nblocks);
+	}
+	return add_up(all, least, queue->devices);
+}
+
+/* ---- Creation ---- */
+
+static int check_devices(const struct gpunvme_queue *queue)
+{
+	uint32_t m, k;
+
+	for (m = 0; m < queue->devices; m++) {
+		if (!queue->dev[m])
+			return gnv_fail(-EINVAL, "gpunvme_queue_create_striped: controller %u is NULL", m);
+		for (k = 0; k < m; k++)
+			if (queue->dev[m] == queue->dev[k])
+				return gnv_fail(-EINVAL, "controllers %u and %u of the volume are the same; name each once", k, m);
+	}
+	return 0;
+}
+
+static int create_pair(struct gpunvme_queue *queue, uint32_t i, const struct gpunvme_queue_opts *opts)
+{
+	struct gpunvme_dev *dev = queue->dev[i % queue->devices];
+	int ret = gnv_qp_create(dev, queue->gpu, opts, &queue->qp[i]);
+
+	if (ret)
+		return ret;
+	pthread_mutex_lock(&dev->queues_lock); /* of the watchdog */
+	queue->qp[i]->owner = queue;
+	pthread_mutex_unlock(&dev->queues_lock);
+	return 0;
+}
+
+/* A pair of each device, or none: a row that is not whole serves nobody. */
+static int create_row(struct gpunvme_queue *queue, const struct gpunvme_queue_opts *opts)
+{
+	const uint32_t first = gnv_queue_pairs(queue);
+	uint32_t m;
+	int ret = 0;
+
+	for (m = 0; m < queue->devices && !ret; m++)
+		ret = create_pair(queue, first + m, opts);
+	if (!ret) {
+		queue->queues++;
+		return 0;
+	}
+	while (m--) {
+		gnv_qp_discard(queue->qp[first + m]);
+		queue->qp[first + m] = NULL;
+	}
+	return ret;
+}
+
+/* @most: fewer will do, where a device has no more. */
+static int create_pairs(struct gpunvme_queue *queue, const struct gpunvme_queue_opts *opts, uint32_t wanted, bool most)
+{
+	int ret = 0;
+
+	queue->qp = calloc((size_t)wanted * queue->devices, sizeof(struct gnv_qp *));
+	if (!queue->qp)
+		return gnv_fail(-ENOMEM, "out of memory");
+	while (queue->queues < wanted && !ret)
+		ret = create_row(queue, opts);
+	return ret == -ENOSPC && most && queue->queues ? 0 : ret;
+}
+
+/* Of a queue that nobody will have. */
+static void discard_pairs(struct gpunvme_queue *queue)
+{
+	uint32_t i = gnv_queue_pairs(queue);
+
+	while (i--)
+		gnv_qp_discard(queue->qp[i]);
+}
+
+static void drop(struct gpunvme_queue *queue)
+{
+	gnv_tables_fini(&queue->tables);
+	gnv_gpu_put(queue->gpu);
+	free(queue->qp);
+	free(queue);
+}
+
+static int check_opts(const struct gpunvme_queue_opts *opts)
+{
+	if (opts->stripe && !gnv_is_pow2(opts->stripe))
+		return gnv_fail(-EINVAL, "a stripe of %u blocks is not possible: use a power of two", opts->stripe);
+	if (opts->reserved)
+		return gnv_fail(-EINVAL, "gpunvme_queue_opts.reserved must be 0");
+	if (opts->queues > UINT16_MAX)
+		return gnv_fail(-EINVAL, "%u queues for each controller are not possible: use 65535 or less", opts->queues);
+	return 0;
+}
+
+static int make(struct gpunvme_queue *queue, const struct gpunvme_queue_opts *opts, bool striped)
+{
+	int ret = check_devices(queue);
+
+	if (ret)
+		return ret;
+	if (queue->devices > 1) {
+		ret = measure(queue);
+		if (ret)
+			return ret;
+	}
+	return create_pairs(queue, opts, opts->queues ? opts->queues : striped ? QUEUES_AUTO : 1, striped && !opts->queues);
+}
+
+static int create(struct gpunvme_dev *const *devs, uint32_t count, struct gpunvme_gpu *gpu, const struct gpunvme_queue_opts *user,
+		  bool striped, struct gpunvme_queue **out)
+{
+	struct gpunvme_queue_opts opts = GPUNVME_QUEUE_OPTS_INIT;
+	struct gpunvme_queue *queue;
+	struct gnv_message cause;
+	int ret = gnv_opts_copy(&opts, user, gpunvme_queue_opts);
+
+	if (ret)
+		return ret;
+	ret = check_opts(&opts);
+	if (ret)
+		return ret;
+	queue = calloc(1, sizeof(*queue));
+	if (!queue)
+		return gnv_fail(-ENOMEM, "out of memory");
+	queue->gpu = gnv_gpu_get(gpu);
+	gnv_tables_init(&queue->tables, gpu);
+	queue->devices = count;
+	queue->stripe = opts.stripe;
+	memcpy(queue->dev, devs, count * sizeof(struct gpunvme_dev *));
+	ret = make(queue, &opts, striped);
+	if (!ret) {
+		*out = queue;
+		return 0;
+	}
+	cause = gnv_message();
+	discard_pairs(queue);
+	drop(queue);
+	return gnv_fail(ret, "%s", cause.text);
+}
+
+GPUNVME_API int gpunvme_queue_create(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, const struct gpunvme_queue_opts *opts,
+				     struct gpunvme_queue **queue)
+{
+	int ret = gnv_enter(dev, dev && gpu && queue, "dev, gpu and queue");
+
+	return ret ? ret : create(&dev, 1, gpu, opts, false, queue);
+}
+
+GPUNVME_API int gpunvme_queue_create_striped(struct gpunvme_dev *const *devs, uint32_t count, struct gpunvme_gpu *gpu,
+					     const struct gpunvme_queue_opts *opts, struct gpunvme_queue **queue)
+{
+	int ret = gnv_enter(gpu, devs && gpu && queue, "devs, gpu and queue");
+
+	if (ret)
+		return ret;
+	if (!count || count > GPUNVME_QUEUE_DEVICES)
+		return gnv_fail(-EINVAL, "a volume of %u controllers is not possible: use 1 to %u", count, GPUNVME_QUEUE_DEVICES);
+	return create(devs, count, gpu, opts, true, queue);
+}
+
+/* ---- Its end ---- */
+
+void gnv_queue_lose(struct gpunvme_queue *queue, const struct gnv_qp *qp)
+{
+	uint32_t i, left = 0;
+
+	for (i = 0; i < gnv_queue_pairs(queue); i++) {
+		if (queue->qp[i] == qp)
+			queue->qp[i] = NULL;
+		left += queue->qp[i] != NULL;
+	}
+	if (!left && qp->dev->closing)
+		drop(queue);
+}
+
+GPUNVME_API int gpunvme_queue_destroy(struct gpunvme_queue *queue)
+{
+	uint32_t i;
+	int ret = 0, kept;
+
+	if (!queue)
+		return 0;
+	if (gnv_foreign(queue->gpu->process))
+		return -ECHILD;
+	for (i = gnv_queue_pairs(queue); i--;) {
+		kept = queue->qp[i] ? gnv_qp_destroy(queue->qp[i]) : 0;
+		ret = ret ? ret : kept;
+	}
+	if (!ret)
+		drop(queue);
+	return ret;
+}

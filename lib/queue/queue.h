@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: MIT */
+/* A queue as users have it: queue pairs of one device, or of several that are one volume; and what other rooms ask of it. */
+#ifndef GNV_QUEUE_QUEUE_H
+#define GNV_QUEUE_QUEUE_H
+
+#include <gpunvme/queue.h>
+#include <stdbool.h>
+
+#include "queue/qp.h"
+#include "queue/tables.h"
+
+/* The blocks of a queue. */
+struct gnv_blocks {
+	uint32_t lba_size; /* bytes */
+	uint32_t stripe;   /* blocks */
+	uint64_t nblocks;
+	bool read_only; /* of one device at least */
+};
+
+struct gpunvme_queue {
+	struct gpunvme_gpu *gpu;
+	uint32_t devices;
+	uint32_t queues; /* of each device */
+	uint32_t stripe; /* as it was asked for */
+	struct gnv_blocks striped; /* over several devices, when it was created */
+	struct gpunvme_dev *dev[GPUNVME_QUEUE_DEVICES];
+	struct gnv_qp **qp; /* pair q of device m is q * devices + m; NULL: it is gone */
+	struct gnv_tables tables;
+};
+
+static inline uint32_t gnv_queue_pairs(const struct gpunvme_queue *queue)
+{
+	return queue->devices * queue->queues;
+}
+
+/*
+ * gnv_queue_blocks() - which blocks it has
+ * @nsid: of the namespace of one device, 0 for the default one; over several devices 0
+ * Return: 0; -EINVAL; as gpunvme_ns_get_info().
+ */
+int gnv_queue_blocks(const struct gpunvme_queue *queue, uint32_t nsid, struct gnv_blocks *blocks);
+
+/* A pair of it is released. Where that is because its device is closed, the queue goes with the last. */
+void gnv_queue_lose(struct gpunvme_queue *queue, const struct gnv_qp *qp);
+
+/* Drop tables of views in which a pair is that was recovered since. */
+void gnv_queue_drop_views(struct gpunvme_queue *queue);
+
+#endif
