@@ -23,7 +23,7 @@ import time
 import torch
 
 import gpunvme
-from gpunvme import safetensors as ours
+from gpunvme import _cuda, safetensors as ours
 
 BLOCK = 512
 BAD = "fault=io-error:5:op=read:lba=65536-131071:p=0.5,status:0x281:op=read:lba=65536-131071:p=0.4,seed:3"
@@ -37,6 +37,7 @@ def arguments():
     p.add_argument("--folder", type=pathlib.Path, help="of the file and its image (default /dev/shm, or the one for temporary files "
                    "if that has more room)")
     p.add_argument("--seconds", type=float, default=1.0, help="for each rate (default 1)")
+    p.add_argument("--waves", type=int, default=0, help="of each kernel (default: the library's number)")
     p.add_argument("--only", nargs="+", default=["reads", "faults", "file", "rates"], help="parts")
     return p.parse_args()
 
@@ -151,12 +152,15 @@ def make_file(folder, gib):
         i += 1
     root = folder / "root"
     root.mkdir()
+    began = time.monotonic()
     safetensors.torch.save_file(tensors, root / "model.safetensors")
+    report("file", saved_after_seconds=round(time.monotonic() - began, 1))
     size = (root / "model.safetensors").stat().st_size
     image = folder / "image"
     with open(image, "wb") as file:
         file.truncate(size + size // 50 + (64 << 20))
     subprocess.run([os.environ.get("MKE2FS", "mke2fs"), "-q", "-t", "ext4", "-O", "^has_journal", "-m", "0", "-i", "1048576", "-d", root, image], check=True)
+    report("file", image_after_seconds=round(time.monotonic() - began, 1))
     return root / "model.safetensors", image, size
 
 
@@ -187,6 +191,7 @@ def file(a):
             cpus = {"ours": [], "safetensors": []}
             same = True
             for turn in range(4):  # the first is not counted
+                report("file", turn=turn)
                 mine, t, c = timed(lambda: ours.load_file(opened, device="cuda:0"))
                 theirs, u, d = timed(lambda: safetensors.torch.load_file(path, device="cuda:0"))
                 if turn:
@@ -311,10 +316,21 @@ def rates(a):
             beside(drive, name, a.seconds)
 
 
+def waves(a):
+    """What the number of waves does."""
+    name = "soft:ram:1G"
+    with filled(name, random_bytes(256 << 20, 3)) as drive:
+        for streams, size in ((1, 1 << 20), (1, 16 << 20), (4, 16 << 20)):
+            rate(drive, name, size, streams, a.seconds)
+        tables(drive, name)
+        beside(drive, name, a.seconds)
+
+
 def main():
     a = arguments()
+    _cuda.WAVES = a.waves or _cuda.WAVES
     if "GPUNVME_TENSORS_CHILD" not in os.environ:
-        report("machine", gpu=torch.cuda.get_device_name(0), torch=torch.__version__, cpus=os.cpu_count(), gpunvme=gpunvme.version())
+        report("machine", waves=_cuda.WAVES, gpu=torch.cuda.get_device_name(0), torch=torch.__version__, cpus=os.cpu_count(), gpunvme=gpunvme.version())
     if "reads" in a.only:
         reads()
         if "GPUNVME_TENSORS_CHILD" not in os.environ:
@@ -326,6 +342,8 @@ def main():
         file(a)
     if "rates" in a.only:
         rates(a)
+    if "waves" in a.only:
+        waves(a)
     return bool(wrong)
 
 
