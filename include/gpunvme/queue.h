@@ -30,8 +30,8 @@ enum gpunvme_queue_flags {
 	GPUNVME_QUEUE_NO_SELFTEST = 1u << 2, /* skip the read of one block that proves data lands where it should */
 	GPUNVME_QUEUE_FORWARD = 1u << 3,     /* a CPU thread rings the doorbells, as where the lanes cannot reach them */
 	GPUNVME_QUEUE_SERVED = 1u << 4,      /* a service takes the completions (gpunvme_service, gpunvme_poll_queue()) */
-	GPUNVME_QUEUE_CQE16 = 1u << 5,       /* 16-byte loads of completions arrive whole here: gpunvme_litmus_run() has shown it */
-	GPUNVME_QUEUE_NO_READBACK = 1u << 6, /* no SQE needs to be read back before its doorbell: gpunvme_litmus_run() has shown it */
+	GPUNVME_QUEUE_CQE16 = 1u << 5,       /* 16-byte loads of completions arrive whole here: gpunvme_gpu_litmus() has shown it */
+	GPUNVME_QUEUE_NO_READBACK = 1u << 6, /* no SQE needs to be read back before its doorbell: gpunvme_gpu_litmus() has shown it */
 	GPUNVME_QUEUE_VRAM = 1u << 7,        /* rings in memory of the GPU, and no way but that; its buffers must lie there, too */
 	GPUNVME_QUEUE_LATENCY = 1u << 8,     /* keep a histogram of latencies (gpunvme_queue_get_latency()) */
 	GPUNVME_QUEUE_INVALIDATE = 1u << 9,  /* memory of the GPU that fails the self-test is tried again after

@@ -289,7 +289,7 @@ static void order_is_kept_there(void **state)
 	opts.commands = mock_driver() ? 200 : 20000;
 	good(gpunvme_dev_open(DRIVE "&link=0", NULL, &dev));
 	good(gpunvme_gpu_open("cuda:0", NULL, &gpu));
-	good(gpunvme_litmus_run(dev, gpu, &opts, &seen));
+	good(gpunvme_gpu_litmus(dev, gpu, &opts, &seen));
 	assert_int_equal(seen.failed, 0);
 	assert_true(seen.queue_flags & GPUNVME_QUEUE_VRAM);
 	gpunvme_gpu_close(gpu);
