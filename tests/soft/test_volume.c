@@ -753,6 +753,25 @@ static void several_pairs_on_one_device(void **state)
 	gpunvme_gpu_close(s.gpu);
 }
 
+/* A device that is closed takes its pairs along, and with the last device the volume goes, as the leak sanitizer sees. */
+static void closed_devices_take_pairs_along(void **state)
+{
+	struct stage s = { .members = 2, .width = 1 };
+	struct gpunvme_queue *other;
+
+	(void)state;
+	open_stage(&s, "?lba=512", 2, 8);
+	assert_int_equal(gpunvme_queue_create_striped(s.dev, 2, s.gpu, NULL, &other), 0);
+	assert_int_equal(gpunvme_mem_unmap_queue(s.mem, s.vol), 0);
+	assert_int_equal(gpunvme_dev_close(s.dev[0]), 0);
+	assert_non_null(gnv_qp_first(s.dev[1]));
+	assert_int_equal(gpunvme_queue_destroy(s.vol), 0);
+	assert_non_null(gnv_qp_first(s.dev[1]));
+	assert_int_equal(gpunvme_dev_close(s.dev[1]), 0);
+	assert_int_equal(gpunvme_mem_free(s.mem), 0);
+	gpunvme_gpu_close(s.gpu);
+}
+
 static enum gnv_soft_verdict lose(void *ctx, uint16_t sqid, const struct gpunvme_sqe *cmd, uint16_t *status, uint32_t *delay_us)
 {
 	uint32_t *left = ctx;
@@ -1435,6 +1454,7 @@ int main(void)
 		cmocka_unit_test(bad_volumes_are_refused),
 		cmocka_unit_test(views_and_info),
 		cmocka_unit_test(several_pairs_on_one_device),
+		cmocka_unit_test(closed_devices_take_pairs_along),
 		cmocka_unit_test(bytes_of_a_volume_are_counted),
 		cmocka_unit_test(freed_memory_leaves_no_tables),
 		cmocka_unit_test(tables_are_counted),
