@@ -146,6 +146,13 @@ GPUNVME_API int gpunvme_dev_close(struct gpunvme_dev *dev);
 GPUNVME_API int gpunvme_dev_reset(struct gpunvme_dev *dev);
 
 /* What the controller is. Strings end in NUL, without the padding of the Identify fields, other than printable bytes as '?'. */
+enum gpunvme_state {
+	GPUNVME_STATE_ALIVE,
+	GPUNVME_STATE_RESETTING, /* it will be alive or dead; calls wait, or return -ESHUTDOWN */
+	GPUNVME_STATE_DEAD,      /* gpunvme_dev_reset(), or closing and opening it, may bring it back; calls return -ESHUTDOWN */
+	GPUNVME_STATE_REMOVED    /* it is not there any more, or was given back to the kernel; calls return -ENODEV */
+};
+
 struct gpunvme_dev_info {
 	size_t size; /* set by the caller to sizeof(struct gpunvme_dev_info) */
 	char model[41];
@@ -184,6 +191,9 @@ struct gpunvme_dev_info {
 			     * at most the link of its GPU, measured at opening; 0: none, as with link=0, or none is known */
 	uint32_t blocks;    /* of threads, for which grids of the program leave room on the GPU of soft:vram; 0: it runs on none */
 	uint32_t late;      /* 1: this machine has not kept the times that the URI asks for, as the log said */
+	uint64_t generation; /* resets that have succeeded since it was opened: views from before the last are over */
+	uint32_t state;      /* enum gpunvme_state */
+	uint32_t reserved2;
 };
 
 enum gpunvme_cmb_holds {
@@ -193,11 +203,12 @@ enum gpunvme_cmb_holds {
 };
 
 /**
- * gpunvme_dev_get_info() - what the controller is
+ * gpunvme_dev_get_info() - what the controller is, and how
  * @dev:  an open device
  * @info: filled; info->size must be set
  *
- * Any thread may call it.
+ * What is known, without asking the controller. A child of fork() gets what was so then. Any thread may call it, also during a
+ * reset.
  * Return: 0; -EINVAL when info->size is too small.
  */
 GPUNVME_API int gpunvme_dev_get_info(const struct gpunvme_dev *dev, struct gpunvme_dev_info *info);
@@ -266,33 +277,9 @@ GPUNVME_API int gpunvme_dev_set_feature(struct gpunvme_dev *dev, uint8_t fid, ui
 struct gpunvme_queue;
 struct gpunvme_mem;
 
-enum gpunvme_state {
-	GPUNVME_STATE_ALIVE,
-	GPUNVME_STATE_RESETTING, /* it will be alive or dead; calls wait, or return -ESHUTDOWN */
-	GPUNVME_STATE_DEAD,      /* gpunvme_dev_reset(), or closing and opening it, may bring it back; calls return -ESHUTDOWN */
-	GPUNVME_STATE_REMOVED    /* it is not there any more, or was given back to the kernel; calls return -ENODEV */
-};
-
-struct gpunvme_dev_status {
-	size_t size;         /* set by the caller to sizeof(struct gpunvme_dev_status) */
-	uint32_t state;      /* enum gpunvme_state */
-	uint32_t reserved;
-	uint64_t generation; /* resets that have succeeded since it was opened: views from before the last are over */
-};
-
-/**
- * gpunvme_dev_state() - how the controller is
- * @dev:    an open device
- * @status: filled; status->size must be set
- *
- * What is known, without asking the controller. Any thread may call it, also during a reset.
- * Return: 0; -EINVAL when status->size is too small.
- */
-GPUNVME_API int gpunvme_dev_state(struct gpunvme_dev *dev, struct gpunvme_dev_status *status);
-
 enum gpunvme_event_type {
 	GPUNVME_EVENT_RESET = 1,    /* the controller was reset and is alive: take new views of all queues */
-	GPUNVME_EVENT_LOST,         /* it is dead or removed: gpunvme_dev_state() says which, why says what ended it */
+	GPUNVME_EVENT_LOST,         /* it is dead or removed: gpunvme_dev_info.state says which, why what ended it */
 	GPUNVME_EVENT_RECOVERED,    /* a queue was recovered: take a new view of queue */
 	GPUNVME_EVENT_MEM_REVOKED,  /* the device in whose BAR memory lies took it away: all queues have ended; map mem again */
 	GPUNVME_EVENT_NAMESPACE,    /* a namespace was added, removed or changed: gpunvme_ns_list(), gpunvme_ns_get_info() */

@@ -9,6 +9,17 @@
 #include "util/opts.h"
 #include "util/process.h"
 
+static uint32_t state_of(const struct gpunvme_dev *dev)
+{
+	int dead = gnv_ctrl_dead(&dev->nvme.ctrl);
+
+	if (dead == -ENODEV)
+		return GPUNVME_STATE_REMOVED;
+	if (__atomic_load_n(&dev->events.resetting, __ATOMIC_ACQUIRE))
+		return GPUNVME_STATE_RESETTING;
+	return dead ? GPUNVME_STATE_DEAD : GPUNVME_STATE_ALIVE;
+}
+
 GPUNVME_API int gpunvme_dev_get_info(const struct gpunvme_dev *dev, struct gpunvme_dev_info *info)
 {
 	struct gpunvme_dev_info now;
@@ -18,6 +29,8 @@ GPUNVME_API int gpunvme_dev_get_info(const struct gpunvme_dev *dev, struct gpunv
 	now = dev->nvme.info; /* constant: a child of fork() may ask, too, and hears of the memory as it was then */
 	now.hmb = gnv_hmb_used(&dev->nvme);
 	now.late = __atomic_load_n(&dev->nvme.port->late, __ATOMIC_RELAXED);
+	now.state = state_of(dev);
+	now.generation = __atomic_load_n(&dev->events.generation, __ATOMIC_ACQUIRE);
 	if (dev->process == gnv_process()) /* in a child the lock may belong to a thread of the parent */
 		gnv_ctrl_why(&dev->nvme.ctrl, now.why);
 	return gnv_info_copy(info, &now, gpunvme_dev_info);

@@ -82,29 +82,6 @@ void gnv_events_lost(void *ctx, const char *why)
 		add_lost(events, why);
 }
 
-static uint32_t state_of(const struct gpunvme_dev *dev)
-{
-	int dead = gnv_ctrl_dead(&dev->nvme.ctrl);
-
-	if (dead == -ENODEV)
-		return GPUNVME_STATE_REMOVED;
-	if (__atomic_load_n(&dev->events.resetting, __ATOMIC_ACQUIRE))
-		return GPUNVME_STATE_RESETTING;
-	return dead ? GPUNVME_STATE_DEAD : GPUNVME_STATE_ALIVE;
-}
-
-GPUNVME_API int gpunvme_dev_state(struct gpunvme_dev *dev, struct gpunvme_dev_status *user)
-{
-	struct gpunvme_dev_status status = { .size = sizeof(status) };
-	int ret = gnv_enter(dev, dev, "dev");
-
-	if (ret)
-		return ret;
-	status.state = state_of(dev);
-	status.generation = __atomic_load_n(&dev->events.generation, __ATOMIC_ACQUIRE);
-	return gnv_info_copy(user, &status, gpunvme_dev_status);
-}
-
 GPUNVME_API int gpunvme_dev_event_fd(struct gpunvme_dev *dev, int *fd)
 {
 	int ret = gnv_enter(dev, dev && fd, "dev and fd");

@@ -118,11 +118,11 @@ static bool works(struct rig *rig)
 /* The gentlest way that helps. */
 static enum comes_back bring_back(struct rig *rig)
 {
-	struct gpunvme_dev_status before = { .size = sizeof(before) }, after = { .size = sizeof(after) };
+	struct gpunvme_dev_info before = { .size = sizeof(before) }, after = { .size = sizeof(after) };
 
 	if (works(rig))
 		return ALONE;
-	good(gpunvme_dev_state(rig->dev, &before));
+	good(gpunvme_dev_get_info(rig->dev, &before));
 	for (int i = 0; i < 2; i++) {
 		good(gpunvme_queue_retire(rig->side[i].qp)); /* no lane runs */
 		if (gpunvme_queue_recover(rig->side[i].qp)) {
@@ -130,7 +130,7 @@ static enum comes_back bring_back(struct rig *rig)
 			return NEVER;
 		}
 	}
-	good(gpunvme_dev_state(rig->dev, &after));
+	good(gpunvme_dev_get_info(rig->dev, &after));
 	if (!works(rig))
 		fail_msg("nothing works after a recovery: %d %s", rig->last, gpunvme_errmsg());
 	return after.generation == before.generation ? RECOVERED : RESET;

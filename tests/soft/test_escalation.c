@@ -456,9 +456,9 @@ static void dead(void **state)
 
 static uint32_t state_now(uint64_t generation)
 {
-	struct gpunvme_dev_status status = { .size = sizeof(status) };
+	struct gpunvme_dev_info status = { .size = sizeof(status) };
 
-	assert_int_equal(gpunvme_dev_state(t.dev, &status), 0);
+	assert_int_equal(gpunvme_dev_get_info(t.dev, &status), 0);
 	assert_int_equal(status.generation, generation);
 	return status.state;
 }

@@ -167,7 +167,6 @@ static int call_memory(void)
 
 static int call_events(void)
 {
-	struct gpunvme_dev_status status = { .size = sizeof(status) };
 	struct gpunvme_event event = { .size = sizeof(event) };
 	struct gpunvme_dev_info info = { .size = sizeof(info) };
 	struct gpunvme_check checks[32];
@@ -175,7 +174,6 @@ static int call_events(void)
 	uint32_t value;
 	int fd;
 
-	IS_REFUSED(gpunvme_dev_state(dev, &status));
 	IS_REFUSED(gpunvme_dev_event_fd(dev, &fd));
 	IS_REFUSED(gpunvme_dev_next_event(dev, &event));
 	if (gpunvme_dev_get_info(dev, &info) || info.queues == 0 || !info.transport[0])

@@ -122,13 +122,13 @@ static void *work(void *arg)
 /* A thread that looks at everything all the while. */
 static void *look(void *arg)
 {
-	struct gpunvme_dev_status status = { .size = sizeof(status) };
+	struct gpunvme_dev_info status = { .size = sizeof(status) };
 	struct gpunvme_queue_info info = { .size = sizeof(info) };
 	struct rig *r = arg;
 	char page[512];
 
 	while (!told(&r->leave)) {
-		gpunvme_dev_state(r->dev, &status);
+		gpunvme_dev_get_info(r->dev, &status);
 		for (unsigned i = 0; i < LANES; i++)
 			gpunvme_queue_get_info(r->lane[i].qp, &info);
 		gpunvme_dev_log_page(r->dev, 2, GPUNVME_NSID_ALL, page, sizeof(page));

@@ -149,9 +149,9 @@ static void *run_load(void *arg)
 
 static bool is_removed(const struct rig *r)
 {
-	struct gpunvme_dev_status status = { .size = sizeof(status) };
+	struct gpunvme_dev_info status = { .size = sizeof(status) };
 
-	good(gpunvme_dev_state(r->pair.dev, &status));
+	good(gpunvme_dev_get_info(r->pair.dev, &status));
 	return status.state == GPUNVME_STATE_REMOVED;
 }
 

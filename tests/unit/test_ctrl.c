@@ -449,7 +449,7 @@ static void test_namespaces(void **state)
 /* Without a list they are asked for one by one: each in time, all of them together not. That is no reason to give the controller up. */
 static void test_slow_namespaces(void **state)
 {
-	struct gpunvme_dev_status status = { .size = sizeof(status) };
+	struct gpunvme_dev_info status = { .size = sizeof(status) };
 	struct fake *fake = fake_new();
 	struct gpunvme_dev *dev;
 	uint32_t count = 0;
@@ -465,7 +465,7 @@ static void test_slow_namespaces(void **state)
 	count = 0;
 	assert_int_equal(gpunvme_ns_list(dev, NULL, &count), -ETIMEDOUT);
 	assert_non_null(strstr(gpunvme_errmsg(), "namespaces"));
-	assert_int_equal(gpunvme_dev_state(dev, &status), 0);
+	assert_int_equal(gpunvme_dev_get_info(dev, &status), 0);
 	assert_int_equal(status.state, GPUNVME_STATE_ALIVE);
 	assert_int_equal(gpunvme_dev_close(dev), 0);
 	fake_delete(fake, false);

@@ -144,9 +144,9 @@ static void test_steps(void **state)
 
 static uint32_t state_now(uint64_t *generation)
 {
-	struct gpunvme_dev_status status = { .size = sizeof(status) };
+	struct gpunvme_dev_info status = { .size = sizeof(status) };
 
-	good(gpunvme_dev_state(dev, &status));
+	good(gpunvme_dev_get_info(dev, &status));
 	*generation = status.generation;
 	return status.state;
 }

@@ -87,8 +87,8 @@ static void print_row(struct watch *w, const struct row *row, int verdict, const
 /* The standing queue as a row wants it, whatever the one before did to it. Return: 0 or the library's error. */
 static int make_ready(struct accept *a)
 {
-	struct gpunvme_dev_status state = { .size = sizeof(state) };
-	int ret = gpunvme_dev_state(a->s.dev, &state);
+	struct gpunvme_dev_info state = { .size = sizeof(state) };
+	int ret = gpunvme_dev_get_info(a->s.dev, &state);
 
 	if (!ret && state.state == GPUNVME_STATE_DEAD)
 		ret = gpunvme_dev_reset(a->s.dev);
