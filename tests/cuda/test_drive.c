@@ -181,7 +181,7 @@ static void lanes_of_the_same_gpu_use_it(void **state)
 /* A queue with these flags, and a buffer with these. */
 static void open_in_memory_of_gpu(struct rig *r, const char *uri, const char *lanes, uint32_t queue_flags, uint32_t mem_flags)
 {
-	const struct gpunvme_queue_opts opts = { sizeof(opts), queue_flags, 64, 0, 0 };
+	const struct gpunvme_queue_opts opts = { .size = sizeof(opts), .flags = queue_flags, .depth = 64 };
 	const struct gpunvme_mem_opts mem_opts = { sizeof(mem_opts), mem_flags, 0 };
 	struct gpunvme_view view = GPUNVME_VIEW_INIT;
 	struct pair *p = &r->pair;
@@ -338,7 +338,7 @@ static void is_refused_there(const char *uri, const char *lanes, uint32_t mem_fl
 static void memory_of_the_gpu_that_is_refused(void **state)
 {
 	struct stand_in *driver = mock_driver();
-	const struct gpunvme_queue_opts opts = { sizeof(opts), GPUNVME_QUEUE_VRAM, 64, 0, 0 };
+	const struct gpunvme_queue_opts opts = { .size = sizeof(opts), .flags = GPUNVME_QUEUE_VRAM, .depth = 64 };
 	struct gpunvme_dev *dev;
 	struct gpunvme_gpu *gpu;
 	struct gpunvme_queue *qp;
