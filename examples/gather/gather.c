@@ -1,19 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * gather IMAGE: rows of a feature matrix, by lists that a kernel makes. A wave draws the neighbours of a node, reads their
- * rows, all at once, and adds them up, as a layer of a graph neural network does. The CPU does it again and compares.
+ * gather URI: rows of a feature matrix, by lists that a kernel makes. A wave draws the neighbours of a node, reads their rows, all
+ * at once, and adds them up, as a layer of a graph neural network does.
  *
- * --row BYTES    of the matrix, which is the whole image (4096)
+ * --row BYTES    of the matrix, which is the whole namespace (4096)
  * --nodes N      of which neighbours are drawn (4096)
  * --fan N        neighbours of each (16; at most 32)
  * --slots N      nodes at a time
- * --delay US     what the drive takes for a read, beyond what the file takes (0)
- * --threads N    of the controller in software (2)
+ * --check FILE   has the same bytes: the CPU adds the rows of it up and compares
  */
 #include <getopt.h>
 
 #include "../front/front.h"
-#include "../front/image_uri.h"
 
 #define FAN 32u
 
@@ -84,20 +82,18 @@ FRONT_FN void gather_rows(const struct gather_job *job)
 FRONT_KERNEL(gather_rows, gather_job)
 
 static const char usage[] =
-	"usage: gather IMAGE [--row BYTES] [--nodes N] [--fan N] [--slots N] [--delay US] [--threads N]";
+	"usage: gather URI [--row BYTES] [--nodes N] [--fan N] [--slots N] [--check FILE]";
 
 static uint32_t number(uint32_t least, uint32_t most)
 {
 	return (uint32_t)front_number(optarg, least, most, usage);
 }
 
-static const char *settings(struct gather_job *job, char uri[IMAGE_URI], int argc, char **argv)
+/* Return: the URI. @check: set to a file that has the same bytes, or NULL. */
+static const char *settings(struct gather_job *job, const char **check, int argc, char **argv)
 {
-	static const struct option known[] = { { "row", 1, NULL, 'r' },	  { "nodes", 1, NULL, 'n' },   { "fan", 1, NULL, 'f' },
-					       { "slots", 1, NULL, 's' }, { "delay", 1, NULL, 'd' },   { "threads", 1, NULL, 't' },
-					       { NULL, 0, NULL, 0 } };
-	uint32_t delay = 0, threads = 2;
-	char keys[96];
+	static const struct option known[] = { { "row", 1, NULL, 'r' },	  { "nodes", 1, NULL, 'n' }, { "fan", 1, NULL, 'f' },
+					       { "slots", 1, NULL, 's' }, { "check", 1, NULL, 'c' }, { NULL, 0, NULL, 0 } };
 	int c;
 
 	memset(job, 0, sizeof(*job));
@@ -106,22 +102,17 @@ static const char *settings(struct gather_job *job, char uri[IMAGE_URI], int arg
 	job->fan = 16;
 	job->slots = FRONT_WAVES / 4;
 	while ((c = getopt_long(argc, argv, "", known, NULL)) != -1) {
-		uint32_t *of = c == 'r' ? &job->row :
-			       c == 'n' ? &job->nodes :
-			       c == 'f' ? &job->fan :
-			       c == 's' ? &job->slots :
-			       c == 'd' ? &delay :
-					  &threads;
+		uint32_t *of = c == 'r' ? &job->row : c == 'n' ? &job->nodes : c == 'f' ? &job->fan : &job->slots;
 
 		if (c == '?')
 			die(usage);
-		*of = number(c != 'd', c == 'f' ? FAN : c == 't' ? 64 : 1u << 20);
+		if (c == 'c')
+			*check = optarg;
+		else
+			*of = number(1, c == 'f' ? FAN : 1u << 20);
 	}
 	if (optind + 1 != argc || job->row % 4096)
 		die(job->row % 4096 ? "a row has whole blocks of 4096 bytes" : usage);
-	snprintf(keys, sizeof(keys), delay ? "ro=1&threads=%u&fault=delay:%u:op=read" : "ro=1&threads=%u", threads, delay);
-	if (!image_uri(uri, argv[optind], keys))
-		die("the path is too long");
 	return argv[optind];
 }
 
@@ -155,15 +146,13 @@ int main(int argc, char **argv)
 	struct gather_job job;
 	struct timespec from, to;
 	double seconds, rows;
-	const char *path;
-	char uri[IMAGE_URI];
+	const char *check = NULL, *uri;
 
-	path = settings(&job, uri, argc, argv);
-	fclose(front_image(path));
+	uri = settings(&job, &check, argc, argv);
 	front_open(&job.front, uri, 0, (size_t)job.slots * job.fan * job.row);
 	job.matrix = job.front.nblocks * job.front.lba_size / job.row;
 	if (!job.matrix)
-		die("the image has no whole row");
+		die("the namespace has no whole row");
 	if (!front_fits(&job.front, job.slots, job.fan))
 		die("the queues are too short: fewer --slots or a smaller --fan");
 	job.rows = (const unsigned char *)(uintptr_t)job.front.dbuf.base;
@@ -177,8 +166,9 @@ int main(int argc, char **argv)
 		die(gpunvme_strerror(*job.status));
 	seconds = (double)(to.tv_sec - from.tv_sec) + (double)(to.tv_nsec - from.tv_nsec) * 1e-9;
 	rows = (double)job.nodes * job.fan;
-	check_sums(&job, path);
-	printf("%.0f rows of %u bytes: %.0f a second, %.3f GB/s; the CPU finds the same sums\n", rows, job.row, rows / seconds,
-	       rows * job.row / seconds * 1e-9);
+	if (check)
+		check_sums(&job, check);
+	printf("%.0f rows of %u bytes: %.0f a second, %.3f GB/s%s\n", rows, job.row, rows / seconds, rows * job.row / seconds * 1e-9,
+	       check ? "; the CPU finds the same sums" : "");
 	return 0;
 }
