@@ -1,3 +1,3 @@
 // SPDX-License-Identifier: MIT
-// cuda_gather IMAGE: examples/gather on an NVIDIA GPU.
+// cuda_gather URI: examples/gather on an NVIDIA GPU.
 #include "gather.c"
