@@ -61,10 +61,13 @@ static uint64_t errors_of(const struct soak *k, const struct soak_lane *all)
 	return n;
 }
 
-/* Every block holds what was written, and no command failed but by an injected fault. False for a soak that was interrupted. */
+/*
+ * Blocks were compared, each holds what was written, and no command failed but by an injected fault. False for a soak that was
+ * interrupted.
+ */
 static bool passed(const struct soak *k, const struct soak_lane *all)
 {
-	return !soak_wrong_lane(k) && !interrupted && (k->s.info.faulty || !errors_of(k, all));
+	return all->verified && !soak_wrong_lane(k) && !interrupted && (k->s.info.faulty || !errors_of(k, all));
 }
 
 /* The last commands that touched the block, the oldest first; in *@n, how many. */
@@ -200,6 +203,8 @@ int soak_report(struct soak *k)
 		fprintf(stderr, "%s: %" PRIu64 " commands failed, though no block is wrong\n", program, errors_of(k, &all));
 	else if (interrupted)
 		fprintf(stderr, "%s: interrupted after %.1f s: what was read until then is as it was written\n", program, k->took);
+	else if (!all.verified)
+		fprintf(stderr, "%s: no block was compared, as each write failed or none was read back\n", program);
 	else
 		return EXIT_DONE;
 	return EXIT_FAILED;
