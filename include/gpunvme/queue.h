@@ -168,8 +168,8 @@ GPUNVME_API int gpunvme_queue_stop(struct gpunvme_queue *queue, int stop);
  * gpunvme_queue_recover() - make a queue usable again after a time-out or a protocol error
  * @queue: the queue
  *
- * Recovers each pair that has ended, or all where none has. Others go on, unless a controller is reset. A pair that cannot be
- * recovered does not keep the rest from it.
+ * Recovers the pair of a queue that has one, also where it has not ended. Of several pairs it recovers those that have ended, which
+ * may be none; the others go on, unless a controller is reset. A pair that cannot be recovered does not keep the rest from it.
  *
  * Aborts the commands of the pair, deletes it and creates it again, with fresh rings and state. If the controller does not complete
  * that, or refuses, it is reset, which ends every queue of the device; they are all created again. Threads that wait get the status

@@ -31,16 +31,6 @@ static bool has_ended(struct gnv_qp *qp)
 	return ended;
 }
 
-static bool any_has_ended(const struct gpunvme_queue *queue)
-{
-	uint32_t i;
-
-	for (i = 0; i < gnv_queue_pairs(queue); i++)
-		if (has_ended(queue->qp[i]))
-			return true;
-	return false;
-}
-
 static int recover(struct gnv_qp *qp)
 {
 	int ret;
@@ -56,14 +46,12 @@ GPUNVME_API int gpunvme_queue_recover(struct gpunvme_queue *queue)
 {
 	struct gnv_message cause = { "" };
 	int ret = gnv_enter(queue->gpu, queue, "queue"), err;
-	bool all;
 	uint32_t i;
 
 	if (ret)
 		return ret;
-	all = !any_has_ended(queue);
 	for (i = 0; i < gnv_queue_pairs(queue); i++) {
-		err = queue->qp[i] && (all || has_ended(queue->qp[i])) ? recover(queue->qp[i]) : 0;
+		err = queue->qp[i] && (gnv_queue_pairs(queue) == 1 || has_ended(queue->qp[i])) ? recover(queue->qp[i]) : 0;
 		if (err && !ret)
 			cause = gnv_message();
 		ret = ret ? ret : err;
