@@ -111,7 +111,7 @@ enum gpunvme_view_flags {
 struct gpunvme_view {
 	size_t size;      /* sizeof(struct gpunvme_view) */
 	uint32_t flags;   /* enum gpunvme_view_flags */
-	uint32_t nsid;    /* 0: the device's default namespace; over several devices always 0 */
+	uint32_t nsid;    /* 0: the device's default namespace; for a struct gpunvme_dvol always 0 */
 	uint64_t lba;     /* first block of the window; kernels count bytes from its start */
 	uint64_t nblocks; /* 0: up to the end of the namespace or the volume */
 };
@@ -129,10 +129,11 @@ GPUNVME_API int gpunvme_queue_view_v(struct gpunvme_queue *queue, const struct g
  *         struct gpunvme_dq *: of a queue of one pair. struct gpunvme_dvol *: of any queue; calls of kernels choose device and pair
  *
  * In C a macro, which looks at the type of @out. Any thread may call it.
- * Return: 0; -EINVAL, also for a struct gpunvme_dq of a queue of several pairs; -ENOENT no such namespace; -ERANGE the window
- * leaves the namespace or the volume; -EROFS writing was asked of a read-only namespace or device, of one of several; -EOPNOTSUPP
- * writing without GPUNVME_VIEW_FENCED while cached memory of the queue's GPU is described (gpunvme_mem_dbuf()); -EPROTONOSUPPORT
- * the caller was compiled with another version of dq.h; -ESHUTDOWN a pair is poisoned; -ENOMEM; otherwise as gpunvme_ns_get_info().
+ * Return: 0; -EINVAL, also for a struct gpunvme_dq of a queue of several pairs, or with nsid for a struct gpunvme_dvol; -ENOENT no
+ * such namespace; -ERANGE the window leaves the namespace or the volume; -EROFS writing was asked of a read-only namespace or
+ * device, of one of several; -EOPNOTSUPP writing without GPUNVME_VIEW_FENCED while cached memory of the queue's GPU is described
+ * (gpunvme_mem_dbuf()); -EPROTONOSUPPORT the caller was compiled with another version of dq.h; -ESHUTDOWN a pair is poisoned;
+ * -ENOMEM; otherwise as gpunvme_ns_get_info().
  */
 #ifdef __cplusplus
 } /* overloads are C++ */

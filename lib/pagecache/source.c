@@ -61,7 +61,7 @@ static int find_volume(struct gnv_source *source, struct gpunvme_queue *vol, con
 
 	if (opts->nsid || opts->file)
 		return gnv_fail(-EINVAL, "a cache over a volume names no namespace and no file: leave gpunvme_pagecache_opts.nsid and .file 0");
-	ret = gnv_queue_blocks(vol, 0, &blocks);
+	ret = gnv_queue_blocks(vol, &blocks);
 	if (ret)
 		return ret;
 	snprintf(source->name, sizeof(source->name), "the volume");

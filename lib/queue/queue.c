@@ -19,10 +19,10 @@
 /* ---- Blocks ---- */
 
 /* Of one device. */
-static int ask(const struct gpunvme_queue *queue, uint32_t m, uint32_t nsid, struct gnv_blocks *blocks)
+static int ask(const struct gpunvme_queue *queue, uint32_t m, struct gnv_blocks *blocks)
 {
 	struct gpunvme_ns_info ns = { .size = sizeof(ns) };
-	int ret = gpunvme_ns_get_info(queue->dev[m], nsid, &ns);
+	int ret = gpunvme_ns_get_info(queue->dev[m], 0, &ns);
 
 	if (ret)
 		return ret;
@@ -33,13 +33,10 @@ static int ask(const struct gpunvme_queue *queue, uint32_t m, uint32_t nsid, str
 	return 0;
 }
 
-int gnv_queue_blocks(const struct gpunvme_queue *queue, uint32_t nsid, struct gnv_blocks *blocks)
+int gnv_queue_blocks(const struct gpunvme_queue *queue, struct gnv_blocks *blocks)
 {
 	if (queue->devices == 1)
-		return ask(queue, 0, nsid, blocks);
-	if (nsid)
-		return gnv_fail(-EINVAL,
-				"a view of a volume names no namespace: the volume has the default one of each controller");
+		return ask(queue, 0, blocks);
 	*blocks = queue->striped;
 	return 0;
 }
@@ -66,7 +63,7 @@ static int measure(struct gpunvme_queue *queue)
 	int ret;
 
 	for (m = 0; m < queue->devices; m++) {
-		ret = ask(queue, m, 0, &one);
+		ret = ask(queue, m, &one);
 		if (ret)
 			return ret;
 		if (m && one.lba_size != all->lba_size)

@@ -34,11 +34,10 @@ static inline uint32_t gnv_queue_pairs(const struct gpunvme_queue *queue)
 }
 
 /*
- * gnv_queue_blocks() - which blocks it has
- * @nsid: of the namespace of one device, 0 for the default one; over several devices 0
- * Return: 0; -EINVAL; as gpunvme_ns_get_info().
+ * gnv_queue_blocks() - which blocks the default namespaces of its devices have
+ * Return: 0; as gpunvme_ns_get_info().
  */
-int gnv_queue_blocks(const struct gpunvme_queue *queue, uint32_t nsid, struct gnv_blocks *blocks);
+int gnv_queue_blocks(const struct gpunvme_queue *queue, struct gnv_blocks *blocks);
 
 /* A pair of it is released. Where that is because its device is closed, the queue goes with the last. */
 void gnv_queue_lose(struct gpunvme_queue *queue, const struct gnv_qp *qp);

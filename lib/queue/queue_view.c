@@ -32,7 +32,7 @@ static int view_pair(struct gnv_qp *qp, const struct gpunvme_view *view, struct 
 /* Views of all pairs, in lane memory. */
 static int place_views(struct gpunvme_queue *queue, const struct gpunvme_view *view, uint64_t *lane)
 {
-	const struct gpunvme_view whole = { sizeof(whole), view->flags, view->nsid, 0, 0 };
+	const struct gpunvme_view whole = { sizeof(whole), view->flags, 0, 0, 0 };
 	const uint32_t count = gnv_queue_pairs(queue);
 	struct gpunvme_dq *dq = calloc(count, sizeof(*dq));
 	uint32_t i;
@@ -52,8 +52,11 @@ static int view_all(struct gpunvme_queue *queue, struct gpunvme_view *view, stru
 {
 	struct gnv_blocks blocks;
 	uint64_t table = 0;
-	int ret = gnv_queue_blocks(queue, view->nsid, &blocks);
+	int ret;
 
+	if (view->nsid)
+		return gnv_fail(-EINVAL, "a struct gpunvme_dvol names no namespace: it has the default one of each device");
+	ret = gnv_queue_blocks(queue, &blocks);
 	if (ret)
 		return ret;
 	ret = check_window(&blocks, view);
