@@ -205,6 +205,7 @@ static int create(struct gpunvme_dev *const *devs, uint32_t count, struct gpunvm
 	memcpy(queue->dev, devs, count * sizeof(struct gpunvme_dev *));
 	ret = make(queue, &opts, striped);
 	if (!ret) {
+		queue->left = gnv_queue_pairs(queue);
 		*out = queue;
 		return 0;
 	}
@@ -236,16 +237,20 @@ GPUNVME_API int gpunvme_queue_create_striped(struct gpunvme_dev *const *devs, ui
 
 /* ---- Its end ---- */
 
+static uint32_t leave(struct gpunvme_queue *queue)
+{
+	return __atomic_sub_fetch(&queue->left, 1, __ATOMIC_ACQ_REL);
+}
+
+/* Threads that close its other devices may be here, too. */
 void gnv_queue_lose(struct gpunvme_queue *queue, const struct gnv_qp *qp)
 {
-	uint32_t i, left = 0;
+	uint32_t i = 0;
 
-	for (i = 0; i < gnv_queue_pairs(queue); i++) {
-		if (queue->qp[i] == qp)
-			queue->qp[i] = NULL;
-		left += queue->qp[i] != NULL;
-	}
-	if (!left && qp->dev->closing)
+	while (__atomic_load_n(&queue->qp[i], __ATOMIC_RELAXED) != qp)
+		i++;
+	__atomic_store_n(&queue->qp[i], NULL, __ATOMIC_RELAXED);
+	if (!leave(queue) && qp->dev->closing)
 		drop(queue);
 }
 
@@ -258,11 +263,12 @@ GPUNVME_API int gpunvme_queue_destroy(struct gpunvme_queue *queue)
 		return 0;
 	if (gnv_foreign(queue->gpu->process))
 		return -ECHILD;
+	__atomic_fetch_add(&queue->left, 1, __ATOMIC_RELAXED);
 	for (i = gnv_queue_pairs(queue); i--;) {
 		kept = queue->qp[i] ? gnv_qp_destroy(queue->qp[i]) : 0;
 		ret = ret ? ret : kept;
 	}
-	if (!ret)
+	if (!leave(queue))
 		drop(queue);
 	return ret;
 }

@@ -22,6 +22,7 @@ struct gpunvme_queue {
 	uint32_t devices;
 	uint32_t queues; /* of each device */
 	uint32_t stripe; /* as it was asked for */
+	uint32_t left;   /* pairs, and calls that destroy it: the last one drops it (atomic) */
 	struct gnv_blocks striped; /* over several devices, when it was created */
 	struct gpunvme_dev *dev[GPUNVME_QUEUE_DEVICES];
 	struct gnv_qp **qp; /* pair q of device m is q * devices + m; NULL: it is gone */

@@ -5,6 +5,7 @@
  */
 #include <gpunvme/device.h>
 #include <errno.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -775,6 +776,31 @@ static void closed_devices_take_pairs_along(void **state)
 	gpunvme_gpu_close(s.gpu);
 }
 
+static void *close_device(void *dev)
+{
+	return gpunvme_dev_close(dev) ? dev : NULL;
+}
+
+/* Threads may close them at once: one of them drops the volume. */
+static void devices_are_closed_at_once(void **state)
+{
+	struct stage s = { .members = 2, .width = 1 };
+	pthread_t thread;
+	void *failed;
+	int i;
+
+	(void)state;
+	for (i = 0; i < 20; i++) {
+		open_stage(&s, "?lba=512", 2, 8);
+		assert_int_equal(gpunvme_mem_free(s.mem), 0);
+		assert_int_equal(pthread_create(&thread, NULL, close_device, s.dev[0]), 0);
+		assert_int_equal(gpunvme_dev_close(s.dev[1]), 0);
+		assert_int_equal(pthread_join(thread, &failed), 0);
+		assert_null(failed);
+		assert_int_equal(gpunvme_gpu_close(s.gpu), 0);
+	}
+}
+
 static enum gnv_soft_verdict lose(void *ctx, uint16_t sqid, const struct gpunvme_sqe *cmd, uint16_t *status, uint32_t *delay_us)
 {
 	uint32_t *left = ctx;
@@ -1458,6 +1484,7 @@ int main(void)
 		cmocka_unit_test(views_and_info),
 		cmocka_unit_test(several_pairs_on_one_device),
 		cmocka_unit_test(closed_devices_take_pairs_along),
+		cmocka_unit_test(devices_are_closed_at_once),
 		cmocka_unit_test(bytes_of_a_volume_are_counted),
 		cmocka_unit_test(freed_memory_leaves_no_tables),
 		cmocka_unit_test(tables_are_counted),
