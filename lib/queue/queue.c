@@ -87,6 +87,8 @@ static int check_devices(const struct gpunvme_queue *queue)
 	for (m = 0; m < queue->devices; m++) {
 		if (!queue->dev[m])
 			return gnv_fail(-EINVAL, "gpunvme_queue_create_striped: controller %u is NULL", m);
+		if (gnv_foreign(queue->dev[m]->process))
+			return -ECHILD;
 		for (k = 0; k < m; k++)
 			if (queue->dev[m] == queue->dev[k])
 				return gnv_fail(-EINVAL, "controllers %u and %u of the volume are the same; name each once", k, m);
@@ -218,7 +220,7 @@ static int create(struct gpunvme_dev *const *devs, uint32_t count, struct gpunvm
 GPUNVME_API int gpunvme_queue_create(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, const struct gpunvme_queue_opts *opts,
 				     struct gpunvme_queue **queue)
 {
-	int ret = gnv_enter(dev, dev && gpu && queue, "dev, gpu and queue");
+	int ret = gnv_enter(gpu, dev && gpu && queue, "dev, gpu and queue");
 
 	return ret ? ret : create(&dev, 1, gpu, opts, false, queue);
 }

@@ -356,6 +356,21 @@ static int opens_its_own(void)
 	return ret ? __LINE__ : 0;
 }
 
+/* A queue has a device and a GPU, of which each may be the parent's. */
+static int mixes_them(void)
+{
+	struct gpunvme_dev *const parents = dev;
+	struct gpunvme_gpu *own;
+	struct gpunvme_queue *other;
+
+	IS_REFUSED(gpunvme_queue_create_striped(&parents, 1, gpu, NULL, &other));
+	if (gpunvme_gpu_open("cpu", NULL, &own))
+		return __LINE__;
+	IS_REFUSED(gpunvme_queue_create(parents, own, NULL, &other));
+	IS_REFUSED(gpunvme_queue_create_striped(&parents, 1, own, NULL, &other));
+	return gpunvme_gpu_close(own) ? __LINE__ : 0;
+}
+
 /* exec() as a shell would see it. */
 static int executes(void)
 {
@@ -380,7 +395,7 @@ static void run(pid_t pid, int (*child)(void))
 
 static void test_child(void **state)
 {
-	int (*const child[])(void) = { all_refused, exits_only, holds_nothing, maps_nothing, opens_its_own, executes };
+	int (*const child[])(void) = { all_refused, exits_only, holds_nothing, maps_nothing, opens_its_own, mixes_them, executes };
 
 	(void)state;
 	open_all();
