@@ -139,6 +139,9 @@ static int create_pairs(struct gpunvme_queue *queue, const struct gpunvme_queue_
 		return gnv_fail(-ENOMEM, "out of memory");
 	while (queue->queues < wanted && !ret)
 		ret = create_row(queue, opts);
+	if (ret == -ENOSPC && wanted > 1 && !most)
+		return gnv_fail(ret, "room for %u of %u pairs on each device: lower gpunvme_queue_opts.queues, or destroy others",
+				queue->queues, wanted);
 	return ret == -ENOSPC && most && queue->queues ? 0 : ret;
 }
 

@@ -750,6 +750,7 @@ static void several_pairs_on_one_device(void **state)
 	check_views(one, three, &v);
 	read_by_each(&s, three, &v);
 	assert_int_equal(gpunvme_queue_create(s.dev[0], s.gpu, &opts, &more), -ENOSPC); /* there is one */
+	assert_non_null(strstr(gpunvme_errmsg(), "room for 1 of 3 pairs"));
 	assert_null(more);
 	assert_int_equal(gpunvme_queue_create(s.dev[0], s.gpu, NULL, &more), 0);
 	assert_int_equal(gpunvme_queue_destroy(three), 0);
