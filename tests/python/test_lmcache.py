@@ -566,7 +566,7 @@ def test_on_streams_of_cuda(place, monkeypatch):
     monkeypatch.setenv(lmcache.GPU, "cuda:0")
     if test_cuda.MOCK:
         monkeypatch.setattr(test_cuda._cuda, "WAVES", 1)
-        monkeypatch.setattr(test_cuda._cuda, "LANDING", 1 << 20)
+        monkeypatch.setattr(test_cuda._cuda, "SLOTS", 2)
     gpu, backend = test_cuda.Gpu(), lmcache.Backend()
 
     class Memory(Tensor):

@@ -249,7 +249,7 @@ def test_reads_on_a_stream_of_cuda(image, data, torch, monkeypatch, part):
     monkeypatch.setattr(safetensors, "PART", part)
     if test_cuda.MOCK:
         monkeypatch.setattr(test_cuda._cuda, "WAVES", 1)
-        monkeypatch.setattr(test_cuda._cuda, "LANDING", 1 << 20)
+        monkeypatch.setattr(test_cuda._cuda, "SLOTS", 2)
     real = test_cuda.Gpu()
     memory = real.memory(8 << 20)
     monkeypatch.setattr(torch.Tensor, "gpu", types.SimpleNamespace(

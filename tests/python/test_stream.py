@@ -353,8 +353,9 @@ def test_refusals(drive, tmp_path):
 def test_threads_of_a_gpu(drive, monkeypatch):
     fake = types.SimpleNamespace(GPUNVME_GPU_CPU=99, GPUNVME_GPU_CUDA=98, gpunvme_gpu_get_info=_library.lib.gpunvme_gpu_get_info)
     monkeypatch.setattr(_stream, "lib", fake)
-    for call in (drive.stream, lambda: drive.read_async(bytearray(512))):
-        with pytest.raises(gpunvme.Error, match="open the drive with gpu='cpu'") as refused:
+    for call, why in ((drive.stream, "a GPU has streams of its own"),
+                      (lambda: drive.read_async(bytearray(512)), "open the drive with gpu='cpu'")):
+        with pytest.raises(gpunvme.Error, match=why) as refused:
             call()
         assert refused.value.errno == errno.EOPNOTSUPP
     monkeypatch.undo()
