@@ -216,9 +216,10 @@ class Slab:
         try:
             for number in sorted({chunk.start // REGION for chunk in old if chunk.named}):
                 self._write_page(number)
-        except BaseException:
+        except BaseException as error:
             for chunk in old:
                 self._chunks.add(chunk)
+            self._raised(error)
             raise
 
     def _settle(self) -> None:
@@ -368,11 +369,15 @@ class Slab:
         except BaseException as error:  # it may be under way, or not
             self._lost.append((raw, part[:0]))
             self._chunks.remove(one.chunk)
-            if isinstance(error, self._backend.error):  # perhaps of a write before, which is raised now
-                self._settle()
-                self._failures = []
+            self._raised(error)
             raise
         return one
+
+    def _raised(self, error: BaseException) -> None:
+        """The caller sees an error now. If it is that of a write before, the next call does not raise it again."""
+        if isinstance(error, self._backend.error):
+            self._settle()
+            self._failures = []
 
     def sync(self) -> None:
         """Wait for all writes. Those that succeeded are found after a restart."""

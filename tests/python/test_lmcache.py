@@ -432,6 +432,24 @@ def test_the_error_of_a_write_that_a_later_call_meets(backend, place):
     assert failed
 
 
+def test_the_error_of_a_write_that_the_next_call_meets_first(backend, place):
+    """Before it begins its own write, as it writes a page of names. It is raised once."""
+    caller, first = Caller(backend, SIZE), base_of(place, backend)
+    slab = backend.open_slab(f"soft:{place}?fault=status:0x280:op=write:lba={first + 5}", SIZE)
+    caller.write(slab, 1, CHUNK, CHUNK)
+    slab.sync()
+    caller.write(slab, 2, 0, CHUNK)
+    while next(slab._under_way[0].transfer._failures(), None) is None:
+        pass
+    with pytest.raises(gpunvme.Error, match="background"):
+        caller.write(slab, 3, CHUNK, CHUNK)
+    assert poisoned(caller.read(slab, 0, CHUNK))
+    with pytest.raises(gpunvme.Error, match="^bytes 0 to 65536 of the slab have no data"):
+        slab.chunks()
+    assert (versions(caller.read(slab, CHUNK, CHUNK), CHUNK) == 1).all()
+    slab.close()
+
+
 def test_no_wrong_byte_with_success(backend, place):
     """Transfers fail at random. Each read has all its bytes, the last that were written, or poison alone."""
     caller, source, want = Caller(backend, SIZE), random.Random(4), {}
