@@ -85,6 +85,7 @@ class Cuda:
     """A device of CUDA, by its primary context, in which torch, JAX and CuPy work."""
 
     stream = 1  # the default stream, which copies wait for: __dlpack__(stream=) of the array API
+    UNNAMED = (0,)  # handles that the array API does not allow: they are of the default stream
     RELAXED = 2  # CU_STREAM_CAPTURE_MODE_RELAXED
     NOT_READY = 600  # CUDA_ERROR_NOT_READY
     ORDINAL = 9  # CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
@@ -199,6 +200,7 @@ class Hip:
     """A device of HIP."""
 
     stream = 0
+    UNNAMED = (1, 2)  # hipStreamLegacy is the default stream, and hipStreamPerThread waits for it
     DEFAULT = 4  # hipMemcpyDefault: by the addresses
 
     def __init__(self, device: int):

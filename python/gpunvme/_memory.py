@@ -75,9 +75,9 @@ def clear(array: Host | Device, at: int, size: int) -> None:
 
 def _asked(array: Any, driver: Any, handle: int | None) -> int:
     """The stream that the data is ready for, as the array API counts streams. torch's and CuPy's own order is the program's."""
-    if handle is None:
-        return int(driver.stream)
-    return -1 if _plain.torch(array) or _plain.cupy(array) else handle or 1
+    if handle is not None and (_plain.torch(array) or _plain.cupy(array)):
+        return -1
+    return int(driver.stream) if handle is None or handle in driver.UNNAMED else handle
 
 
 def _from_dlpack(array: Any, handle: int | None) -> Host | Device:
