@@ -210,8 +210,11 @@ class CudaQueue:
     def _record(self, new: CudaTransfer) -> None:
         """The end of all that was enqueued. If the driver refuses, later calls try again."""
         with contextlib.suppress(Error):
-            self.driver.record(new.event, new.handle)
-            new.recorded = True
+            self._mark(new)
+
+    def _mark(self, new: CudaTransfer) -> None:
+        self.driver.record(new.event, new.handle)
+        new.recorded = True
 
     def _new_landing(self, drive: Drive, slots: int) -> Any:
         """Landing memory, with fewer slots if less may be locked. Streams share it, so they wait for each other more often then."""
@@ -249,8 +252,7 @@ class CudaQueue:
             return True
         try:
             if not transfer.recorded:
-                self.driver.record(transfer.event, transfer.handle)
-                transfer.recorded = True
+                self._mark(transfer)
             return self.driver.passed(transfer.event)
         except Error as error:
             transfer.broken = error

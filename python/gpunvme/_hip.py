@@ -47,7 +47,7 @@ class HipQueue(CudaQueue):
         if plan.holes and not plan.entries:  # no result says that they are there
             self.driver.synchronize(new.handle)
 
-    def _record(self, new: CudaTransfer) -> None:
+    def _mark(self, new: CudaTransfer) -> None:
         """Nothing, unless the call was interrupted: then it may have been enqueued or not, and no result would say so."""
         if new.told and not new.recorded:
             self.driver.synchronize(new.handle)
@@ -57,7 +57,7 @@ class HipQueue(CudaQueue):
         if transfer.event is None:  # Ctrl-C interrupted _finish()
             return True
         try:
-            self._record(transfer)
+            self._mark(transfer)
             return transfer.told or self._all(transfer)
         except Error as error:
             transfer.broken = error

@@ -14,7 +14,7 @@ import numpy
 import pytest
 
 import gpunvme
-from gpunvme import _cuda
+from gpunvme import _cuda, _gpu
 from tensor import CPU, Tensor
 
 ROCM = 10
@@ -209,3 +209,22 @@ def test_interrupted_call(drive, gpu, content, monkeypatch, step):
             drive.flush()
         assert not drive._queue._cuda._under_way and drive._queue._cuda._rooms._free == [(0, _cuda.LISTS)]
         assert drive.read_async(array.tensor, 10).wait() == 512 and (array.bytes() == content[10:522]).all()
+
+
+def test_interrupted_call_and_a_gpu_that_refuses(drive, gpu, content, monkeypatch):
+    """The call raises what came first."""
+    array, before = Array(gpu, 512), _cuda.CudaQueue._run
+
+    def interrupt(self, *args):
+        before(self, *args)
+        raise KeyboardInterrupt
+
+    def refuse(*_):
+        raise gpunvme.Error(-errno.EIO, "HIP: some error")
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(_cuda.CudaQueue, "_run", interrupt)
+        patch.setattr(_gpu.Hip, "synchronize", refuse)
+        drive.read_async(array.tensor, 9)
+    assert drive.read_async(array.tensor, 10).wait() == 512 and (array.bytes() == content[10:522]).all()
+    assert not drive._queue._cuda._under_way
