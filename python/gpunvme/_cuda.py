@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ._drive import Drive
 
 SLOTS = 64  # of landing memory: a wave of the kernel uses one for each part of an entry
-FEWEST = 8  # after which no fewer are tried
+FEWEST = 4  # that are tried if less may be locked
 LISTS = 4 << 20  # bytes of the lists of all transfers under way
 SPLIT = 256 << 10  # of one entry of a list, at most: a wave of the kernel takes one at a time
 SPLITS = 256  # entries that are enough for all waves: those of a longer transfer are larger
@@ -34,9 +34,9 @@ NAP = 1e-3  # seconds between two looks, at most
 
 
 def handle_of(stream: Any) -> int:
-    """The handle of a stream: an integer, or of an object with __cuda_stream__, cuda_stream (torch) or ptr (CuPy)."""
+    """The handle of a stream of CUDA or HIP: an integer, or of an object with __cuda_stream__, cuda_stream (torch) or ptr (CuPy)."""
     if isinstance(stream, bool):
-        raise TypeError("stream must be a stream of CUDA or its handle, not bool")
+        raise TypeError("stream must be a stream of CUDA or HIP or its handle, not bool")
     protocol = getattr(stream, "__cuda_stream__", None)
     if protocol is not None:
         version, handle = protocol() if callable(protocol) else protocol
@@ -47,7 +47,7 @@ def handle_of(stream: Any) -> int:
     try:
         return arguments.number("stream", handle)
     except TypeError:
-        raise TypeError(f"stream must be a stream of CUDA or its handle, not {type(stream).__name__}") from None
+        raise TypeError(f"stream must be a stream of CUDA or HIP or its handle, not {type(stream).__name__}") from None
 
 
 def current(array: Any, ordinal: int) -> int:
@@ -223,7 +223,7 @@ class CudaQueue:
         try:
             return drive._make("landing", lib.gpunvme_landing_create, drive._gpu, drive._dev, chosen)
         except Error:
-            if slots < FEWEST:
+            if slots <= FEWEST:
                 raise
         return self._new_landing(drive, slots // 2)
 

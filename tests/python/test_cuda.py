@@ -486,7 +486,7 @@ def test_refusals(drive, gpu):
     assert refused.value.errno == errno.EXDEV
     with pytest.raises(gpunvme.Error, match="a GPU has streams of its own"):
         drive.stream()
-    for stream, error, why in (("x", TypeError, "stream of CUDA or its handle, not str"), (True, TypeError, "not bool"),
+    for stream, error, why in (("x", TypeError, "stream of CUDA or HIP or its handle, not str"), (True, TypeError, "not bool"),
                                (-1, ValueError, "must not be negative"),
                                (Protocol(0, 1), ValueError, "version 1 of __cuda_stream__")):
         with pytest.raises(error, match=why):
