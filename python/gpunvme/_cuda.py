@@ -11,7 +11,7 @@ import contextlib
 import errno
 import sys
 import time
-from typing import TYPE_CHECKING, Any, Sequence
+from typing import TYPE_CHECKING, Any, Iterable, Sequence
 
 from . import _arguments as arguments
 from . import _plain
@@ -34,7 +34,7 @@ NAP = 1e-3  # seconds between two looks, at most
 
 
 def handle_of(stream: Any) -> int:
-    """The handle of a stream of CUDA or HIP: an integer, or of an object with __cuda_stream__, cuda_stream (torch) or ptr (CuPy)."""
+    """The handle of a stream of CUDA or HIP: an integer, or an object with __cuda_stream__, cuda_stream (torch) or ptr (CuPy)."""
     if isinstance(stream, bool):
         raise TypeError("stream must be a stream of CUDA or HIP or its handle, not bool")
     protocol = getattr(stream, "__cuda_stream__", None)
@@ -82,6 +82,7 @@ class Rooms:
     """Parts of the memory of lists. The first that is large enough is taken."""
 
     def __init__(self, size: int):
+        self._size = size
         self._free = [(0, size)]  # start and size, by start
 
     def take(self, size: int) -> int | None:
@@ -99,6 +100,14 @@ class Rooms:
             else:
                 joined.append((begin, room))
         self._free = joined
+
+    def reset(self, used: Iterable[tuple[int, int]]) -> None:
+        """All but these parts is free."""
+        self._free, end = [], 0
+        for start, size in [*sorted(used), (self._size, 0)]:
+            if start > end:
+                self._free.append((end, start - end))
+            end = max(end, start + size)
 
 
 class CudaTransfer(Transfer):
@@ -141,6 +150,7 @@ class CudaQueue:
         self._landing: Any = None
         self._lists: Area | None = None
         self._rooms = Rooms(LISTS)
+        self._kept: list[tuple[int, int]] = []  # rooms that kernels may use, as the driver did not say that they ended
         self._events: list[Any] = []  # idle
 
     def _open(self) -> Any:
@@ -242,10 +252,25 @@ class CudaQueue:
         start = self._rooms.take(size) if size else 0
         while start is None:
             new._drive._queue.collect()
+            self._rooms.reset(self._used())
             start = self._rooms.take(size)
+            if start is None and not self._under_way:
+                raise Error(-errno.ENOMEM, "kernels that failed may still use the memory for lists of transfers: close the drive "
+                                           "and open it again")
             time.sleep(0 if start is not None else 1e-4)
         new.room = start, size
         new._list = self._lists.bytes + start
+
+    def _used(self) -> list[tuple[int, int]]:
+        """The rooms in use. Ctrl-C can lose others: of a transfer that did not begin, or one that was not given back."""
+        self._kept = [room for room in self._kept if self._runs(*room)]
+        return self._kept + [each.room for line in self._under_way.values() for each in line]
+
+    def _runs(self, start: int, size: int) -> bool:
+        """May a kernel use a room? The result of an entry is the last that it stores."""
+        assert self._lists
+        entries = ffi.cast("struct gpunvme_transfer *", self._lists.bytes + start)
+        return any(entries[i].result == -errno.EAGAIN for i in range(size // ENTRY))
 
     def _ended(self, transfer: CudaTransfer) -> bool:
         if transfer.event is None:  # Ctrl-C interrupted _finish()
@@ -277,6 +302,8 @@ class CudaQueue:
         """The result of a transfer that has ended. An interrupted call may be repeated."""
         transfer._error = transfer.broken or transfer._refusal()
         check(lib.gpunvme_landing_put(transfer.target))
+        if transfer.broken:
+            self._kept.append(transfer.room)
         room, transfer.room = transfer.room, (0, 0)
         if room[1] and not transfer.broken:
             self._rooms.give(*room)

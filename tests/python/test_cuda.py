@@ -22,7 +22,7 @@ import pytest
 
 import gpunvme
 from conftest import end_soon
-from gpunvme import _cuda
+from gpunvme import _cuda, _gpu
 from tensor import CPU, Tensor
 from test_fork import in_child
 
@@ -86,6 +86,11 @@ class Gpu:
         with self.current():
             self.call("cuMemcpyHtoDAsync_v2", ctypes.c_uint64(address), ctypes.c_void_p(data.ctypes.data),
                       ctypes.c_size_t(data.size), None)
+            self.call("cuStreamSynchronize", None)
+
+    def wait(self):
+        """For the default stream."""
+        with self.current():
             self.call("cuStreamSynchronize", None)
 
     def stream(self):
@@ -387,6 +392,64 @@ def test_rooms():
     for start in held:
         rooms.give(start, held[start])
     assert rooms._free == [(0, 1000)]
+
+
+def test_rooms_are_all_but_the_used():
+    rooms = _cuda.Rooms(100)
+    for used, free in (([], [(0, 100)]), ([(0, 0), (20, 10), (0, 5)], [(5, 15), (30, 70)]), ([(90, 10), (90, 10)], [(0, 90)]),
+                       ([(0, 100)], [])):
+        rooms.reset(used)
+        assert rooms._free == free
+
+
+def test_interrupted_before_it_is_under_way(drive, gpu, content, monkeypatch):
+    """Ctrl-C when the transfer has its room: others get the room."""
+    monkeypatch.setattr(_cuda, "LISTS", 8 * _cuda.ENTRY)
+    array, pieces, before = Array(gpu, 32), [(1000 * i, 4) for i in range(8)], _cuda.Rooms.take
+
+    def interrupt(*args):
+        before(*args)
+        raise KeyboardInterrupt
+
+    for _ in range(2):
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(_cuda.Rooms, "take", interrupt)
+            drive._begin_read(pieces, drive._view(array.tensor, True, None), None)
+        assert not drive._queue._cuda._rooms._free and not drive._queue._cuda._under_way
+        assert drive._begin_read(pieces, drive._view(array.tensor, True, None), None).wait() == 32
+        assert (array.bytes() == numpy.concatenate([content[at:at + 4] for at, _ in pieces])).all()
+
+
+def test_rooms_of_transfers_without_an_end(drive, gpu, monkeypatch):
+    """The driver did not say that it ended. Its room is used again when the kernel has stored all results, and not before."""
+    monkeypatch.setattr(_cuda, "LISTS", 8 * _cuda.ENTRY)
+    array, pieces = Array(gpu, 32), [(1000 * i, 4) for i in range(8)]
+    broken = gpunvme.Error(-errno.EIO, "the driver has no such event")
+
+    def passed(*_):
+        raise broken
+
+    with monkeypatch.context() as patch, pytest.raises(gpunvme.Error, match="no such event"):
+        patch.setattr(_gpu.Cuda, "passed", passed)
+        drive._begin_read(pieces, drive._view(array.tensor, True, None), None).wait()
+    with monkeypatch.context() as patch, pytest.raises(gpunvme.Error, match="close the drive and open it again") as refused:
+        patch.setattr(_cuda.CudaQueue, "_runs", lambda *_: True)
+        drive._begin_read(pieces, drive._view(array.tensor, True, None), None)
+    assert refused.value.errno == errno.ENOMEM and not drive._queue._cuda._under_way
+    gpu.wait()
+    assert drive._begin_read(pieces, drive._view(array.tensor, True, None), None).wait() == 32
+    assert drive._queue._cuda._rooms._free == [(0, 8 * _cuda.ENTRY)] and not drive._queue._cuda._kept
+
+
+@pytest.mark.parametrize("results, runs", [((0, 0), False), ((0, -errno.EAGAIN), True), ((-errno.EIO, 512), False), ((), False)])
+def test_kernel_that_may_use_a_room(drive, gpu, results, runs):
+    drive.read_async(Array(gpu, 4).tensor).wait()
+    queue, start = drive._queue._cuda, 3 * _cuda.ENTRY
+    entries = _cuda.ffi.cast("struct gpunvme_transfer *", queue._lists.bytes + start)
+    entries[len(results)].result = -errno.EAGAIN
+    for i, result in enumerate(results):
+        entries[i].result = result
+    assert queue._runs(start, len(results) * _cuda.ENTRY) == runs
 
 
 def test_keeps_the_array(drive, gpu):
