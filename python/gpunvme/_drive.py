@@ -222,7 +222,8 @@ class Drive:
         """Open a file by the map that `gpunvme extents FILE` printed while ext4, XFS or btrfs was mounted read-only."""
         given = arguments.text("text", text)
         with self._held():
-            return File(self, self._make("file", lib.gpunvme_file_open, self._dev, given, options(self, 0, write, lib.GPUNVME_FILE_MAP)), "of a map")
+            handle = self._make("file", lib.gpunvme_file_open, self._dev, given, options(self, 0, write, lib.GPUNVME_FILE_MAP))
+            return File(self, handle, "of a map")
 
     def files(self, path: str | bytes | os.PathLike[str] = "/", *, partition: int = 0) -> list[Info]:
         """List a directory: name, type ("file", "directory", "link" or "other"), bytes, inode and mtime of each entry."""
