@@ -185,6 +185,7 @@ struct gpunvme_run {
  * With a target that lands, a wave takes a slot of the landing memory for each 256 KiB. It waits while other waves have all slots,
  * each of which is bounded. A read takes any position and length, a write takes whole blocks, and both take any offset. When a
  * command did not complete, its slot is not used again. When no slot is left, transfers end with -GPUNVME_ESHUTDOWN.
+ * A target of another @gpu or drive than the queue is -EXDEV.
  *
  * Any thread may call it, several at a time.
  * Return: 0 it is enqueued; -EINVAL an option, no source or two of them, a view of another kind, an address that is no multiple of

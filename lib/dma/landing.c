@@ -1,33 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Memory of the host through which transfers on streams go, where a device cannot access their target.
- * Invariant: slots are taken and given back by kernels alone (gpu/kernels/stream.h).
+ * Invariant: slots are taken and given back by kernels alone (gpu/kernels/landing.h).
  */
 #include <errno.h>
-#include <gpunvme/run.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "dev/dev.h"
 #include "gpu/gpu.h"
+#include "run/landing.h"
 #include "util/entry.h"
 #include "util/opts.h"
 
 #define SLOTS 64u
 #define SLOTS_MAX 4096u
-#define SLOT_BYTES (264u << 10) /* 256 KiB that begin at any byte of a block of 4 KiB */
-
-struct gpunvme_landing {
-	uint64_t process; /* that made it (util/process.h) */
-	struct gpunvme_gpu *gpu;
-	struct gpunvme_dev *dev;
-	struct gpunvme_mem *mem;
-	struct gpunvme_dbuf dbuf;
-	struct gnv_gpu_range turns; /* struct gnv_stream_target has its layout */
-	uint32_t slots;
-	bool always;
-	uint32_t direct, landing; /* targets in use; atomic */
-};
 
 static size_t turns_len(const struct gpunvme_landing *l)
 {
@@ -46,7 +33,7 @@ static int check_options(const struct gpunvme_landing_opts *opts)
 /* The parts of it. Those of a failure are freed by free_parts(). */
 static int make_parts(struct gpunvme_landing *l)
 {
-	int ret = gpunvme_mem_alloc(l->gpu, (size_t)l->slots * SLOT_BYTES, NULL, &l->mem);
+	int ret = gpunvme_mem_alloc(l->gpu, (size_t)l->slots * GNV_LANDING_SLOT, NULL, &l->mem);
 
 	if (!ret)
 		ret = gpunvme_mem_map(l->mem, l->dev);
@@ -94,7 +81,7 @@ GPUNVME_API int gpunvme_landing_create(struct gpunvme_gpu *gpu, struct gpunvme_d
 	l = calloc(1, sizeof(*l));
 	if (!l)
 		return gnv_fail(-ENOMEM, "out of memory");
-	*l = (struct gpunvme_landing){ .process = gnv_process(), .gpu = gnv_gpu_get(gpu), .dev = dev };
+	*l = (struct gpunvme_landing){ .process = gnv_process(), .gpu = gnv_gpu_get(gpu), .dev = dev, .device = dev->number };
 	l->slots = known.slots ? known.slots : SLOTS;
 	l->always = known.flags & GPUNVME_LANDING_ALWAYS;
 	ret = make_parts(l);
@@ -136,7 +123,7 @@ static int count_retired(struct gpunvme_landing *l, uint32_t *retired)
 
 GPUNVME_API int gpunvme_landing_get_info(struct gpunvme_landing *landing, struct gpunvme_landing_info *info)
 {
-	struct gpunvme_landing_info known = { .slot_bytes = SLOT_BYTES };
+	struct gpunvme_landing_info known = { .slot_bytes = GNV_LANDING_SLOT };
 	int ret = gnv_enter(landing, landing && info, "landing and info");
 
 	if (!ret)
@@ -188,7 +175,7 @@ static int land(struct gpunvme_landing *l, void *ptr, size_t len, struct gpunvme
 	target->way = GPUNVME_TARGET_LANDING;
 	target->base = (uintptr_t)ptr;
 	target->slots = l->slots;
-	target->slot_bytes = SLOT_BYTES;
+	target->slot_bytes = GNV_LANDING_SLOT;
 	target->turns = l->turns.lane;
 	target->use.dbuf = l->dbuf;
 	return 0;

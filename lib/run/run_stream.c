@@ -7,6 +7,7 @@
 
 #include <errno.h>
 
+#include "run/landing.h"
 #include "run/run.h"
 #include "util/bits.h"
 #include "util/checked.h"
@@ -114,14 +115,39 @@ static int plan_bounce(const struct gpunvme_gpu *gpu, const struct gpunvme_run *
 	return 0;
 }
 
+/* Is it as gpunvme_landing_get() fills it? */
+static bool is_filled(const struct gpunvme_target *t)
+{
+	if (!t->landing || !t->len)
+		return false;
+	if (t->way == GPUNVME_TARGET_DIRECT)
+		return !t->turns && !t->slots;
+	return t->way == GPUNVME_TARGET_LANDING && t->turns == t->landing->turns.lane && t->slots == t->landing->slots &&
+	       t->slot_bytes == GNV_LANDING_SLOT;
+}
+
+/* Slots are addresses of one drive, and their words are of one GPU: with others, other data would move. */
+static int check_target(const struct gpunvme_gpu *gpu, const struct gpunvme_dq *dq, const struct gpunvme_target *target)
+{
+	if (!is_filled(target))
+		return gnv_fail(-EINVAL, "the target was not filled by gpunvme_landing_get()");
+	if (target->landing->gpu != gpu)
+		return gnv_fail(-EXDEV, "the target's landing memory is of another handle than this one of %s; create it with this one",
+				gpu->info.name);
+	if (dq->device && dq->device != target->landing->device)
+		return gnv_fail(-EXDEV, "the target's landing memory is of another drive than the queue; create one for each drive");
+	return 0;
+}
+
 /* What gpunvme_landing_get() has filled. The memory may have been freed since. */
 static int plan_target(struct gpunvme_gpu *gpu, const struct gpunvme_run *run, struct gnv_stream_target *to)
 {
 	const struct gpunvme_target *target = run->target;
 	const bool lands = target->way == GPUNVME_TARGET_LANDING;
+	const int ret = check_target(gpu, run->dq, target);
 
-	if ((!lands && target->way != GPUNVME_TARGET_DIRECT) || !target->len || lands != !!target->turns || lands != !!target->slots)
-		return gnv_fail(-EINVAL, "the target was not filled by gpunvme_landing_get()");
+	if (ret)
+		return ret;
 	if (lands && target->slot_bytes >> run->dq->lba_shift < 2)
 		return gnv_fail(-EOPNOTSUPP, "a slot of the landing memory has %llu bytes, less than two blocks of %u",
 				(unsigned long long)target->slot_bytes, 1u << run->dq->lba_shift);

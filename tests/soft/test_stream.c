@@ -920,6 +920,49 @@ static void bad_targets_are_refused(void **state)
 	end_landing();
 }
 
+static void refuse_target_of(struct gpunvme_gpu *gpu, struct gpunvme_dev *dev, const char *text)
+{
+	struct gpunvme_landing *other;
+	struct gpunvme_target foreign;
+	struct gpunvme_run bad = t.run;
+	uint32_t odd;
+
+	bad.target = &foreign;
+	good(gpunvme_landing_create(gpu, dev, NULL, &other));
+	for (odd = 0; odd < 2; odd++) {
+		good(gpunvme_landing_get(other, t.data + odd, BLOCK, 0, &foreign));
+		refused(bad, -EXDEV, text);
+		good(gpunvme_landing_put(&foreign));
+	}
+	good(gpunvme_landing_destroy(other));
+}
+
+/* Its addresses are those of one drive, and its words those of one GPU. With others, other data would move, as a success. */
+static void targets_of_others_are_refused(void **state)
+{
+	struct gpunvme_target wrong;
+	struct gpunvme_run bad;
+	struct gpunvme_dev *dev;
+	struct gpunvme_gpu *gpu;
+
+	(void)state;
+	begin("cpu", "", 0);
+	begin_landing(1);
+	good(gpunvme_dev_open("soft:ram:8M", NULL, &dev));
+	good(gpunvme_gpu_open(lanes_of("cpu"), NULL, &gpu));
+	t.run.count = 1;
+	refuse_target_of(t.gpu, dev, "another drive");
+	refuse_target_of(gpu, t.dev, "another handle");
+	bad = t.run;
+	wrong = target;
+	wrong.turns += 8;
+	bad.target = &wrong;
+	refused(bad, -EINVAL, "not filled by gpunvme_landing_get()");
+	good(gpunvme_gpu_close(gpu));
+	good(gpunvme_dev_close(dev));
+	end_landing();
+}
+
 static void bad_landing_options_are_refused(void **state)
 {
 	struct gpunvme_landing_opts flags = { sizeof(flags), 2, 0 }, slots = { sizeof(slots), 0, 4097 };
@@ -1097,6 +1140,7 @@ int main(void)
 		cmocka_unit_test(a_drive_that_dies_ends_the_list),
 		cmocka_unit_test(bad_options_are_refused),
 		cmocka_unit_test(bad_targets_are_refused),
+		cmocka_unit_test(targets_of_others_are_refused),
 		cmocka_unit_test(bad_landing_options_are_refused),
 		cmocka_unit_test(bad_volumes_are_refused),
 		cmocka_unit_test(streams_of_others_are_refused),

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: MIT */
+/* Landing memory (dma/landing.c), as lists on streams know it. */
+#ifndef GNV_RUN_LANDING_H
+#define GNV_RUN_LANDING_H
+
+#include <gpunvme/run.h>
+
+#include "gpu/gpu.h"
+
+#define GNV_LANDING_SLOT (264u << 10) /* bytes: 256 KiB that begin at any byte of a block of 4 KiB */
+
+struct gpunvme_landing {
+	uint64_t process; /* that made it (util/process.h) */
+	struct gpunvme_gpu *gpu;
+	struct gpunvme_dev *dev;
+	uint32_t device; /* number of @dev */
+	uint32_t slots;
+	struct gpunvme_mem *mem;
+	struct gpunvme_dbuf dbuf;
+	struct gnv_gpu_range turns; /* struct gnv_stream_target has its layout */
+	bool always;
+	uint32_t direct, landing; /* targets in use; atomic */
+};
+
+#endif
