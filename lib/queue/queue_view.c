@@ -26,7 +26,9 @@ static int check_window(const struct gnv_blocks *blocks, struct gpunvme_view *vi
 
 static int view_pair(struct gnv_qp *qp, const struct gpunvme_view *view, struct gpunvme_dq *dq)
 {
-	return qp ? gnv_qp_view(qp, view, dq) : gnv_fail(-ESHUTDOWN, "the queue is being destroyed; call gpunvme_queue_destroy() again");
+	return qp ? gnv_qp_view(qp, view, dq)
+		  : gnv_fail(-ESHUTDOWN, "the queue has lost a pair: a device of it was closed, or it is being destroyed; call "
+				      "gpunvme_queue_destroy()");
 }
 
 /* Views of all pairs, in lane memory. */

@@ -770,6 +770,8 @@ static void closed_devices_take_pairs_along(void **state)
 	assert_int_equal(gpunvme_mem_unmap_queue(s.mem, s.vol), 0);
 	assert_int_equal(gpunvme_dev_close(s.dev[0]), 0);
 	assert_non_null(gnv_qp_first(s.dev[1]));
+	assert_int_equal(gpunvme_queue_view(s.vol, NULL, &s.v), -ESHUTDOWN);
+	assert_non_null(strstr(gpunvme_errmsg(), "a device of it was closed"));
 	assert_int_equal(gpunvme_queue_destroy(s.vol), 0);
 	assert_non_null(gnv_qp_first(s.dev[1]));
 	assert_int_equal(gpunvme_dev_close(s.dev[1]), 0);
