@@ -261,6 +261,7 @@ void gnv_queue_lose(struct gpunvme_queue *queue, const struct gnv_qp *qp)
 
 GPUNVME_API int gpunvme_queue_destroy(struct gpunvme_queue *queue)
 {
+	struct gnv_message cause = { "" };
 	uint32_t i;
 	int ret = 0, kept;
 
@@ -271,9 +272,11 @@ GPUNVME_API int gpunvme_queue_destroy(struct gpunvme_queue *queue)
 	__atomic_fetch_add(&queue->left, 1, __ATOMIC_RELAXED);
 	for (i = gnv_queue_pairs(queue); i--;) {
 		kept = queue->qp[i] ? gnv_qp_destroy(queue->qp[i]) : 0;
+		if (kept && !ret)
+			cause = gnv_message();
 		ret = ret ? ret : kept;
 	}
 	if (!leave(queue))
 		drop(queue);
-	return ret;
+	return ret ? gnv_fail(ret, "%s", cause.text) : 0;
 }

@@ -64,6 +64,7 @@ static bool is_of_buffer(const void *dbuf, const struct gnv_table *table)
 GPUNVME_API int gpunvme_mem_unmap_queue(struct gpunvme_mem *mem, struct gpunvme_queue *queue)
 {
 	struct gpunvme_dbuf dbuf[GPUNVME_QUEUE_DEVICES];
+	struct gnv_message cause = { "" };
 	int ret = gnv_enter(queue->gpu, mem && queue, "mem and queue"), err;
 	uint32_t m;
 
@@ -73,8 +74,9 @@ GPUNVME_API int gpunvme_mem_unmap_queue(struct gpunvme_mem *mem, struct gpunvme_
 		gnv_tables_drop(&queue->tables, is_of_buffer, dbuf);
 	for (m = 0; m < queue->devices; m++) {
 		err = gpunvme_mem_unmap(mem, queue->dev[m]);
-		if (!ret)
-			ret = err;
+		if (err && !ret)
+			cause = gnv_message();
+		ret = ret ? ret : err;
 	}
-	return ret;
+	return ret ? gnv_fail(ret, "%s", cause.text) : 0;
 }
