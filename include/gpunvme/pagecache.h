@@ -61,7 +61,7 @@ struct gpunvme_pagecache_opts {
 	uint64_t lba;       /* first block of the window, of the namespace, file or volume */
 	uint64_t nblocks;   /* blocks of the window; 0: up to the end */
 	struct gpunvme_file *file;     /* pages of this file, which must outlive the cache; else NULL */
-	struct gpunvme_queue *volume; /* pages of this volume; else NULL */
+	struct gpunvme_queue *volume; /* pages of this volume, or of the default namespace of a queue of one device; else NULL */
 };
 #define GPUNVME_PAGECACHE_OPTS_INIT { sizeof(struct gpunvme_pagecache_opts), 0, 0, 0, 0, 0, 0, NULL, NULL }
 

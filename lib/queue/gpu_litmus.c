@@ -349,7 +349,7 @@ GPUNVME_API int gpunvme_gpu_litmus(struct gpunvme_dev *dev, struct gpunvme_gpu *
 	if (opts.flags & ~(uint32_t)GPUNVME_LITMUS_COPIES || opts.reserved)
 		return gnv_fail(-EINVAL, "gpunvme_litmus_opts: flags may be GPUNVME_LITMUS_COPIES or 0");
 	if (opts.mem_flags & ~MEMORY)
-		return gnv_fail(-EINVAL, "gpunvme_litmus_opts: mem_flags may be GPUNVME_MEM_HOST, HUGE, SHARED, VRAM, one of VENDOR or 0");
+		return gnv_fail(-EINVAL, "gpunvme_litmus_opts: mem_flags may be GPUNVME_MEM_HOST, HUGE, SHARED, VRAM, _HIP, _DRM or 0");
 	ret = gpunvme_ns_get_info(dev, 0, &ns);
 	if (ret)
 		return ret;

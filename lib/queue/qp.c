@@ -21,8 +21,6 @@
 #include "queue/queue.h"
 #include "queue/ringtest.h"
 #include "util/bits.h"
-#include "util/opts.h"
-#include "util/process.h"
 
 #define STILL_MOST 4u /* rounds of the test of the doorbells in which the GPU stands still */
 #define DEPTH_AUTO 1024u

@@ -3,7 +3,6 @@
  * Memory for the views of a queue over all its devices: mapped to each, and described by a table.
  * Invariant: the table that a description points to never changes while it exists; equal ones are one.
  */
-#include <errno.h>
 #include <string.h>
 
 #include "dma/mem_map.h"

@@ -15,11 +15,11 @@
 static int check_window(const struct gnv_blocks *blocks, struct gpunvme_view *view)
 {
 	if (view->flags & GPUNVME_VIEW_WRITE && blocks->read_only)
-		return gnv_fail(-EROFS, "the volume cannot be written: a namespace of it is write protected or opened read-only");
+		return gnv_fail(-EROFS, "the queue cannot be written: a namespace of it is write protected or opened read-only");
 	if (!view->nblocks && view->lba < blocks->nblocks)
 		view->nblocks = blocks->nblocks - view->lba;
 	if (!view->nblocks || !gnv_within(view->lba, view->nblocks, blocks->nblocks))
-		return gnv_fail(-ERANGE, "blocks %llu to +%llu are not within the volume of %llu blocks",
+		return gnv_fail(-ERANGE, "blocks %llu to +%llu are not within the %llu blocks of the queue",
 				(unsigned long long)view->lba, (unsigned long long)view->nblocks, (unsigned long long)blocks->nblocks);
 	return 0;
 }

@@ -1441,7 +1441,7 @@ static void read_only_volumes_have_no_writable_view(void **state)
 	assert_int_equal(gpunvme_queue_create_striped(s.dev, s.members, s.gpu, &opts, &s.vol), 0);
 	view.flags = GPUNVME_VIEW_WRITE;
 	assert_int_equal(gpunvme_queue_view(s.vol, &view, &s.v), -EROFS);
-	assert_non_null(strstr(gpunvme_errmsg(), "the volume cannot be written"));
+	assert_non_null(strstr(gpunvme_errmsg(), "the queue cannot be written"));
 	view.flags = 0;
 	assert_int_equal(gpunvme_queue_view(s.vol, &view, &s.v), 0);
 	gpunvme_queue_destroy(s.vol);

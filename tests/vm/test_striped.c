@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A volume striped over block devices: lanes write and read it, and the stripes lie where volume.h says. For the guest of tests/vm:
+ * A volume striped over block devices: lanes write and read it, and the stripes lie where queue.h says. For the guest of tests/vm:
  * GPUNVME_TEST_DISKS names the block devices, GPUNVME_TEST_SECONDS how long lanes go on, whatever happens to the drives meanwhile.
  */
 #include <gpunvme/device.h>
