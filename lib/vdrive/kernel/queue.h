@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * One turn of a team at a submission queue: parked commands that are due, new commands, their data, their completions. A command's
- * data moves within the turn that begins it, so between turns no command accesses memory of the host. Functions are collective,
- * unless a comment says otherwise.
+ * data moves within the turn that begins it, so between turns no command accesses memory outside of the drive. Functions are
+ * collective, unless a comment says otherwise.
  */
 #ifndef GNV_VDRIVE_QUEUE_H
 #define GNV_VDRIVE_QUEUE_H

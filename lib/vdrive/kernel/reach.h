@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Access to memory of the host by IOVA, for the controller's functions (core/data.h). All functions are called by one lane. */
+/* Access to memory of the host and of GPUs by IOVA, for functions of the controller (core/data.h). One lane calls each function. */
 #ifndef GNV_VDRIVE_REACH_H
 #define GNV_VDRIVE_REACH_H
 
