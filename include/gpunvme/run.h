@@ -183,8 +183,10 @@ struct gpunvme_run {
  * gpunvme_gpu_fence() before.
  *
  * With a target that lands, a wave takes a slot of the landing memory for each 256 KiB. It waits while other waves have all slots,
- * each of which is bounded. A read takes any position and length, a write takes whole blocks, and both take any offset. When a
- * command did not complete, its slot is not used again. When no slot is left, transfers end with -GPUNVME_ESHUTDOWN.
+ * each of which is bounded. A read takes any position and length, a write takes whole blocks, and both take any offset. A
+ * write of more than 256 KiB is several commands, also where the drive makes it whole (gpunvme_dq, atomic). When a command did not
+ * complete, its slot is not used again. When no slot is left, transfers end with -GPUNVME_EBUSY: put the targets, then destroy and
+ * create the landing memory. After gpunvme_queue_stop() no transfer takes a slot. Transfers of files land with any target.
  * A target of another @gpu or drive than the queue is -EXDEV.
  *
  * Any thread may call it, several at a time.
@@ -281,8 +283,9 @@ GPUNVME_API int gpunvme_landing_get_info(struct gpunvme_landing *landing, struct
  * @flags:   as of gpunvme_mem_get()
  * @target:  filled on success; each success needs a gpunvme_landing_put()
  *
- * target->way says how data moves. Memory that an AMD GPU caches lands, and so does memory at no multiple of 4. Directly, a
- * transfer has the rules of a `dbuf`. The caller keeps the memory until gpunvme_landing_put(). Any thread may call it.
+ * target->way says how data moves; to and from files it always lands. Memory that an AMD GPU caches lands, and so does memory at
+ * no multiple of 4. Directly, a transfer has the rules of a `dbuf`. The caller keeps the memory until gpunvme_landing_put(). Any
+ * thread may call it.
  * Return: 0; as gpunvme_mem_get(), but 0 with GPUNVME_TARGET_LANDING in place of -EOPNOTSUPP and -EXDEV where the threads can
  * access the memory; -EFAULT neither can; -ERANGE it ends after its allocation; -EXDEV it is memory of another GPU.
  */

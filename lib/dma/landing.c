@@ -30,15 +30,35 @@ static int check_options(const struct gpunvme_landing_opts *opts)
 	return 0;
 }
 
-/* The parts of it. Those of a failure are freed by free_parts(). */
-static int make_parts(struct gpunvme_landing *l)
+static int make_memory(struct gpunvme_landing *l, uint32_t flags)
 {
-	int ret = gpunvme_mem_alloc(l->gpu, (size_t)l->slots * GNV_LANDING_SLOT, NULL, &l->mem);
+	const struct gpunvme_mem_opts opts = { sizeof(opts), flags, 0 };
+	int ret = gpunvme_mem_alloc(l->gpu, (size_t)l->slots * GNV_LANDING_SLOT, &opts, &l->mem);
 
 	if (!ret)
 		ret = gpunvme_mem_map(l->mem, l->dev);
-	if (!ret)
-		ret = gpunvme_mem_dbuf(l->mem, l->dev, &l->dbuf);
+	return ret ? ret : gpunvme_mem_dbuf(l->mem, l->dev, &l->dbuf);
+}
+
+/* Where buffers lie in memory of the GPU: may it be cached, or not reached by this drive? */
+static bool may_lie_elsewhere(struct gpunvme_landing *l, int ret)
+{
+	bool cached = false;
+
+	if (!ret && !l->gpu->ops->mem_reach(l->gpu, l->dbuf.base, l->dbuf.len, &cached) && cached)
+		return true;
+	return ret == -EOPNOTSUPP || ret == -EXDEV;
+}
+
+/* The parts of it. Those of a failure are freed by free_parts(). */
+static int make_parts(struct gpunvme_landing *l)
+{
+	int ret = make_memory(l, 0);
+
+	if (may_lie_elsewhere(l, ret) && !gpunvme_mem_free(l->mem)) {
+		l->mem = NULL;
+		ret = make_memory(l, GPUNVME_MEM_HOST);
+	}
 	if (!ret)
 		ret = l->gpu->ops->local_alloc(l->gpu, turns_len(l), &l->turns);
 	return ret;

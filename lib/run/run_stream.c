@@ -139,19 +139,24 @@ static int check_target(const struct gpunvme_gpu *gpu, const struct gpunvme_dq *
 	return 0;
 }
 
-/* What gpunvme_landing_get() has filled. The memory may have been freed since. */
+/* What gpunvme_landing_get() has filled. The memory may have been freed since. Files always land: they may end within a block. */
 static int plan_target(struct gpunvme_gpu *gpu, const struct gpunvme_run *run, struct gnv_stream_target *to)
 {
 	const struct gpunvme_target *target = run->target;
-	const bool lands = target->way == GPUNVME_TARGET_LANDING;
+	const bool lands = run->file || target->way == GPUNVME_TARGET_LANDING;
 	const int ret = check_target(gpu, run->dq, target);
 
 	if (ret)
 		return ret;
-	if (lands && target->slot_bytes >> run->dq->lba_shift < 2)
-		return gnv_fail(-EOPNOTSUPP, "a slot of the landing memory has %llu bytes, less than two blocks of %u",
-				(unsigned long long)target->slot_bytes, 1u << run->dq->lba_shift);
-	*to = (struct gnv_stream_target){ target->base, target->len, target->turns, target->slot_bytes, 0, target->slots, 0 };
+	if (lands && GNV_LANDING_SLOT >> run->dq->lba_shift < 2)
+		return gnv_fail(-EOPNOTSUPP, "a slot of the landing memory has %u bytes, less than two blocks of %u",
+				GNV_LANDING_SLOT, 1u << run->dq->lba_shift);
+	*to = (struct gnv_stream_target){ .at = target->base, .len = target->len };
+	if (lands) {
+		to->turns = target->landing->turns.lane;
+		to->slot_bytes = GNV_LANDING_SLOT;
+		to->slots = target->landing->slots;
+	}
 	return lands ? check_memory(gpu, "target", target->base, target->len) : 0;
 }
 
@@ -188,10 +193,12 @@ static int plan_queue(struct gpunvme_gpu *gpu, const struct gpunvme_run *run, st
 {
 	const struct gpunvme_dbuf *dbuf = run->target ? &run->target->use.dbuf : run->dbuf;
 	struct gnv_stream_target target = { .len = 0 };
-	int ret = gnv_run_check(gpu, run->dq, 1, dbuf);
+	int ret = run->target ? plan_target(gpu, run, &target) : 0;
 
-	if (!ret && run->target)
-		ret = plan_target(gpu, run, &target);
+	if (target.turns)
+		dbuf = &run->target->landing->dbuf;
+	if (!ret)
+		ret = gnv_run_check(gpu, run->dq, 1, dbuf);
 	if (!ret)
 		ret = check_buffer(gpu, dbuf->base, dbuf->len);
 	if (ret)

@@ -611,6 +611,50 @@ static void lists_land_from_files(void **state)
 	end_landing();
 }
 
+/* Also where the drive can access the target: a file may end within a block. */
+static void files_land_in_any_target(void **state)
+{
+	struct gpunvme_dfile file;
+
+	(void)state;
+	begin("cpu:4", "", 0);
+	good(gpunvme_landing_create(t.gpu, t.dev, NULL, &landing));
+	good(gpunvme_landing_get(landing, t.data, BUFFER, 0, &target));
+	assert_int_equal(target.way, GPUNVME_TARGET_DIRECT);
+	t.run.dbuf = NULL;
+	t.run.target = &target;
+	file = make_file();
+	t.run.file = &file;
+	set(0, FILE_BYTES - 1000, 3, 2000, 0);
+	run(1, 0);
+	assert_int_equal(item(0)->result, 1000);
+	assert_memory_equal(t.data + 3, want + FILE_BYTES - 1000, 1000);
+	assert_true(is_poison(1003, 2000));
+	end_landing();
+}
+
+/* A queue that was stopped goes on later, with all slots. */
+static void a_stop_takes_no_slots(void **state)
+{
+	uint32_t i;
+
+	(void)state;
+	begin("cpu", "?lat_us=20000", 0);
+	begin_landing(2);
+	for (i = 0; i < 20; i++)
+		set(i, 0, i * BLOCK, BLOCK, 0);
+	good(gpunvme_queue_stop(t.qp, 1));
+	run(20, 0);
+	for (i = 0; i < 20; i++)
+		assert_int_equal(item(i)->result, -ECANCELED);
+	assert_int_equal(landing_info().retired, 0);
+	good(gpunvme_queue_stop(t.qp, 0));
+	run(20, 0);
+	for (i = 0; i < 20; i++)
+		assert_int_equal(item(i)->result, BLOCK);
+	end_landing();
+}
+
 /* get_info() says which way targets go. Memory at an odd byte lands, and so does what the drive does not access. */
 static void targets_say_their_way(void **state)
 {
@@ -801,13 +845,12 @@ static void a_drive_that_dies_ends_the_list(void **state)
 /* ---- Refusals ---- */
 
 /* A command without an end may still write to its slot, so no other transfer gets that. */
-static void a_drive_that_dies_retires_slots(void **state)
+static void lose_a_slot(uint32_t slots)
 {
 	uint32_t i;
 
-	(void)state;
 	begin("cpu", "?fault=lose:op=read:lba=9000", 300);
-	begin_landing(2);
+	begin_landing(slots);
 	t.run.waves = 1;
 	set(0, 9000 * BLOCK, 0, BLOCK, 0);
 	run(1, 0);
@@ -817,7 +860,7 @@ static void a_drive_that_dies_retires_slots(void **state)
 		set(i, 0, 0, BLOCK, 0);
 	run(5, 0);
 	for (i = 0; i < 5; i++)
-		assert_int_equal(item(i)->result, -ESHUTDOWN);
+		assert_int_equal(item(i)->result, slots == 1 ? -EBUSY : -ESHUTDOWN);
 	assert_int_equal(landing_info().retired, 1); /* no command began */
 	good(gpunvme_landing_put(&target));
 	good(gpunvme_queue_destroy(t.qp));
@@ -825,6 +868,13 @@ static void a_drive_that_dies_retires_slots(void **state)
 	good(gpunvme_landing_destroy(landing));
 	t.run.target = NULL;
 	end();
+}
+
+static void a_drive_that_dies_retires_slots(void **state)
+{
+	(void)state;
+	lose_a_slot(1);
+	lose_a_slot(2);
 }
 
 static void refused(struct gpunvme_run bad, int error, const char *text)
@@ -1132,6 +1182,8 @@ int main(void)
 		cmocka_unit_test(streams_share_slots),
 		cmocka_unit_test(lists_that_land_check_each_transfer),
 		cmocka_unit_test(lists_land_from_files),
+		cmocka_unit_test(files_land_in_any_target),
+		cmocka_unit_test(a_stop_takes_no_slots),
 		cmocka_unit_test(targets_say_their_way),
 		cmocka_unit_test(volumes_move_data),
 		cmocka_unit_test(a_failed_read_is_never_data),

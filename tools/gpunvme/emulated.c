@@ -13,7 +13,7 @@ const char *emulated(const struct gpunvme_dev_info *d)
 	if (d->link)
 		n += snprintf(text + n, sizeof(text) - (size_t)n, ", link of %sB/s in each direction", decimal((double)d->link));
 	else
-		n += snprintf(text + n, sizeof(text) - (size_t)n, ", no link");
+		n += snprintf(text + n, sizeof(text) - (size_t)n, ", no link known");
 	if (d->late)
 		snprintf(text + n, sizeof(text) - (size_t)n, ", LATE: this machine does not keep the times that were asked for");
 	return text;

@@ -283,7 +283,9 @@ static int open_buffer(struct soak *k)
 	if (!k->s.info.emulated)
 		return failed("the buffer is memory of the GPU that the CPU cannot reach, and has to judge: give the GPU a large BAR, "
 			      "or use CPU threads");
-	gpunvme_mem_free(k->s.mem);
+	if (gpunvme_mem_free(k->s.mem))
+		return failed("the buffer could not be freed: %s", gpunvme_errmsg());
+	k->s.mem = NULL;
 	k->s.host_data = 1;
 	return session_buffer(&k->s, bytes);
 }

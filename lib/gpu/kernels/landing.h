@@ -79,17 +79,30 @@ GNVK_FN void stream_copy(const struct gnvd_wave *w, uint64_t to, uint64_t from, 
 		GNVK_AT(uint8_t, to)[i] = GNVK_AT(const uint8_t, from)[i];
 }
 
+/* Is a slot left? All lanes get the leader's result. */
+GNVK_FN int stream_has_slot(const struct gnv_stream_target *l, const struct gnvd_wave *w)
+{
+	uint32_t i = 0;
+
+	while (i < l->slots && gnvd_ld_after64(l->turns + 8 + 8ull * i) == GNV_STREAM_RETIRED)
+		i++;
+	return gnvd_bcast32(w, i < l->slots) != 0;
+}
+
 /*
  * Take a slot, for the wave. Tickets are served in their order, and each wave before this one ends its part by the time-outs of its
- * commands, so the wait ends. Return: 0 none is left, as when commands of a drive that died had all of them.
+ * commands, so the wait ends. Other waves take tickets, too, so all of this wave's may be of retired slots while others are left.
+ * Return: 0; -GPUNVME_EBUSY none is left, as when commands of a drive that died had all of them.
  */
 GNVK_FN int stream_take(const struct stream_source *s, const struct gnvd_wave *w, struct stream_part *p)
 {
 	const struct gnv_stream_target *l = s->target;
-	uint64_t ticket, now = GNV_STREAM_RETIRED;
-	uint32_t tries, turn;
+	uint32_t tries = 0, turn;
+	uint64_t ticket, now;
 
-	for (tries = 0; tries < l->slots && now == GNV_STREAM_RETIRED; tries++) {
+	do {
+		if (tries && tries % l->slots == 0 && !stream_has_slot(l, w))
+			return -GPUNVME_EBUSY;
 		ticket = 0;
 		if (!w->rank)
 			ticket = gnvd_fetch_add64(l->turns, 1);
@@ -99,24 +112,44 @@ GNVK_FN int stream_take(const struct stream_source *s, const struct gnvd_wave *w
 		turn = 0;
 		while ((now = gnvd_ld_after64(l->turns + 8 + 8 * p->slot)) != p->turn && now != GNV_STREAM_RETIRED)
 			gnvd_pause(turn++);
-	}
+		tries++;
+	} while (now == GNV_STREAM_RETIRED);
 	gnvd_order_agent(); /* after gnvd_st_release64() of the wave before */
 	gnvd_meet(w);
-	return now != GNV_STREAM_RETIRED;
+	return 0;
 }
 
-/* Take the next part of a transfer from `pos` on. What is to be written lands. Return: are there slots? */
+/* After gpunvme_queue_stop() no command is to begin, whose slot would be lost. */
+GNVK_FN int stream_stopped(const struct stream_source *s, const struct gnvd_wave *w)
+{
+	uint64_t now;
+	uint32_t control = gnvd_control(s->dq, &now);
+
+	return gnvd_bcast32(w, control) == 1;
+}
+
+/*
+ * Take the next part of a transfer from `pos` on. What is to be written lands. Return: 0; -GPUNVME_EBUSY no slot is left;
+ * -GPUNVME_ECANCELED; -GPUNVME_EAGAIN lanes are late, and this one leaves the kernel.
+ */
 GNVK_FN int stream_land(const struct stream_source *s, const struct stream_task *t, uint64_t pos, struct stream_part *p)
 {
 	const struct gnv_stream_target *l = s->target;
 	uint64_t mask = (1ull << s->dq->lba_shift) - 1, start = pos & ~mask, end = t->pos + t->len;
 	uint64_t most = start + ((l->slot_bytes - STREAM_VECTOR) & ~mask), cut = most & ~(STREAM_PART - 1);
 	struct gnvd_wave w;
-	int some;
+	int ret;
 
 	w.hint = 0;
-	gnvd_enter(&w, s->dq, GNVD_SITE_WAVE);
-	some = stream_take(s, &w, p);
+	gnvd_enter(&w, s->dq, GNVD_SITE_LAND);
+	if (w.count != gnvd_wave_lanes())
+		ret = -GPUNVME_EAGAIN;
+	else
+		ret = stream_stopped(s, &w) ? -GPUNVME_ECANCELED : stream_take(s, &w, p);
+	if (ret) {
+		gnvd_leave(&w);
+		return ret;
+	}
 	end = end <= most ? end : cut > pos ? cut : most;
 	p->len = end - pos;
 	p->memory = l->at + t->offset + (pos - t->pos);
@@ -126,12 +159,12 @@ GNVK_FN int stream_land(const struct stream_source *s, const struct stream_task 
 	/* Aligned as the target is. */
 	p->blocks.offset = p->slot * l->slot_bytes + ((p->memory - (pos - start)) & (STREAM_VECTOR - 4));
 	p->landed = s->dbuf->base + p->blocks.offset + (pos - start);
-	if (some && GNVD_OPC(t->op) == GPUNVME_IO_WRITE)
+	if (GNVD_OPC(t->op) == GPUNVME_IO_WRITE)
 		stream_copy(&w, p->landed, p->memory, p->len);
 	gnvd_order_system();
 	gnvd_meet(&w); /* the drive sees what all lanes have stored */
 	gnvd_leave(&w);
-	return some;
+	return 0;
 }
 
 /* Did a lane fail with a command that may still move data? An NVMe status is of one that completed, other errors of none. */
@@ -145,30 +178,30 @@ GNVK_FN int stream_lost(uint64_t failed)
 
 /*
  * End a part: copy what was read, and give the slot back, unless a command may still use it: one that did not complete, or that of
- * a lane that is late. Return: the first failure.
+ * a lane that is late. Return: the first failure; STREAM_LEFT lanes are late, and this one leaves the kernel.
  */
 GNVK_FN uint64_t stream_landed(const struct stream_source *s, const struct stream_task *t, const struct stream_part *p,
 			       uint64_t failed)
 {
 	struct gnvd_wave w;
 	uint64_t doubt;
+	int whole;
 
 	w.hint = 0;
 	gnvd_order_agent(); /* zeroes of a hole, which other lanes copy */
-	gnvd_enter(&w, s->dq, GNVD_SITE_WAVE);
+	gnvd_enter(&w, s->dq, GNVD_SITE_LANDED);
+	whole = w.count == gnvd_wave_lanes();
 	doubt = gnvd_ballot(&w, stream_lost(failed));
 	failed = stream_first(&w, failed);
-	if (w.count != gnvd_wave_lanes()) {
-		doubt = w.mask;
-		failed = stream_failure(0, -GPUNVME_EAGAIN);
-	}
+	if (!whole)
+		failed = STREAM_LEFT;
 	gnvd_meet(&w); /* what one lane has acquired with its completion, all have acquired */
 	if (failed == STREAM_GOOD && GNVD_OPC(t->op) == GPUNVME_IO_READ)
 		stream_copy(&w, p->memory, p->landed, p->len);
 	gnvd_order_system();
 	gnvd_meet(&w); /* no lane uses the slot any more */
 	if (!w.rank)
-		gnvd_st_release64(s->target->turns + 8 + 8 * p->slot, doubt ? GNV_STREAM_RETIRED : p->turn + 1);
+		gnvd_st_release64(s->target->turns + 8 + 8 * p->slot, doubt || !whole ? GNV_STREAM_RETIRED : p->turn + 1);
 	gnvd_leave(&w);
 	return failed;
 }

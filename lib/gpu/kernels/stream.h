@@ -10,6 +10,7 @@
 #define STREAM_PIECE_MOST 18u  /* 256 KiB: a command of most drives */
 #define STREAM_PIECE_LEAST 16u /* 64 KiB: below that two commands cost more than one */
 #define STREAM_GOOD (~0ull)
+#define STREAM_LEFT (~0ull - 1) /* lanes are late: this one leaves the kernel, and stores no result */
 
 /* A queue, a file on it, or a volume. What is not used is NULL. */
 struct stream_source {
@@ -161,10 +162,13 @@ GNVK_FN uint64_t stream_parts(const struct stream_source *s, struct gpunvme_curs
 	uint64_t pos = t->pos, end = t->pos + t->len, failed = STREAM_GOOD;
 	int lands = s->target && s->target->turns;
 	struct stream_part p = { *t, 0, 0, 0, 0, t->len };
+	int ret = 0;
 
 	for (; pos < end && failed == STREAM_GOOD; pos += p.len) {
-		if (lands && !stream_land(s, t, pos, &p))
-			return stream_failure(0, -GPUNVME_ESHUTDOWN);
+		if (lands)
+			ret = stream_land(s, t, pos, &p);
+		if (ret)
+			return ret == -GPUNVME_EAGAIN ? STREAM_LEFT : stream_failure(0, ret);
 		failed = stream_move(s, cur, &p.blocks);
 		if (lands)
 			failed = stream_landed(s, t, &p, failed);
@@ -233,6 +237,8 @@ GNVK_FN void stream_run(const struct stream_source *s, const struct gnv_stream_l
 			failed = stream_move_volume(s, &t);
 		else
 			failed = stream_parts(s, cur, &t);
+		if (failed == STREAM_LEFT)
+			return;
 		end = stream_end(s, &t, failed);
 		if (end == STREAM_ALONE)
 			return;
