@@ -177,10 +177,10 @@ static int open_one(struct gpunvme_file *file, const char *path)
 	if (!live)
 		return -ENOMEM;
 	live->name = strdup(path);
+	/* quiet -Wanalyzer-malloc-leak: file->live has it, gnv_live_end() frees it */
 	if (!live->name)
 		return gnv_fail(-ENOMEM, "out of memory");
 	live->fd = gnv_os_live_open(path);
-	/* quiet -Wanalyzer-malloc-leak: file->live has it, gnv_live_end() frees it */
 	return live->fd < 0 ? live->fd : gnv_os_describe(live->fd, path, &live->mapped);
 }
 
