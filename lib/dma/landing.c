@@ -40,11 +40,13 @@ static int make_memory(struct gpunvme_landing *l, uint32_t flags)
 	return ret ? ret : gpunvme_mem_dbuf(l->mem, l->dev, &l->dbuf);
 }
 
-/* Where buffers lie in memory of the GPU: may it be cached, or not reached by this drive? */
+/* Where buffers lie in memory of the GPU: is it cached, or not reached by this drive? */
 static bool may_lie_elsewhere(struct gpunvme_landing *l, int ret)
 {
 	bool cached = false;
 
+	if (!__atomic_load_n(&l->gpu->data_local, __ATOMIC_RELAXED))
+		return false;
 	if (!ret && !l->gpu->ops->mem_reach(l->gpu, l->dbuf.base, l->dbuf.len, &cached) && cached)
 		return true;
 	return ret == -EOPNOTSUPP || ret == -EXDEV;
