@@ -193,8 +193,10 @@ static int plan_queue(struct gpunvme_gpu *gpu, const struct gpunvme_run *run, st
 {
 	const struct gpunvme_dbuf *dbuf = run->target ? &run->target->use.dbuf : run->dbuf;
 	struct gnv_stream_target target = { .len = 0 };
-	int ret = run->target ? plan_target(gpu, run, &target) : 0;
+	int ret = gnv_run_check_views(run->dq, 1);
 
+	if (!ret && run->target)
+		ret = plan_target(gpu, run, &target);
 	if (target.turns)
 		dbuf = &run->target->landing->dbuf;
 	if (!ret)

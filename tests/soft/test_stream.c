@@ -991,6 +991,7 @@ static void refuse_target_of(struct gpunvme_gpu *gpu, struct gpunvme_dev *dev, c
 static void targets_of_others_are_refused(void **state)
 {
 	struct gpunvme_target wrong;
+	struct gpunvme_dq other;
 	struct gpunvme_run bad;
 	struct gpunvme_dev *dev;
 	struct gpunvme_gpu *gpu;
@@ -1008,6 +1009,12 @@ static void targets_of_others_are_refused(void **state)
 	wrong.turns += 8;
 	bad.target = &wrong;
 	refused(bad, -EINVAL, "not filled by gpunvme_landing_get()");
+	other = *t.run.dq; /* nothing of a view of another version is used */
+	other.head.version++;
+	other.lba_shift = 20;
+	bad = t.run;
+	bad.dq = &other;
+	refused(bad, -EPROTONOSUPPORT, "another version");
 	good(gpunvme_gpu_close(gpu));
 	good(gpunvme_dev_close(dev));
 	end_landing();
