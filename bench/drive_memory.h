@@ -44,28 +44,10 @@ template <typename Job> static void launch(const struct there &t, void (*kernel)
 	check(cudaGetLastError(), "a kernel");
 }
 #else
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
-#include <string>
-#include <vector>
-
-#include <gpunvme/gpunvme.h>
+#include "die.h"
 
 #define __global__
 #define __device__
-
-[[noreturn]] static inline void die(const std::string &why)
-{
-	fprintf(stderr, "%s: %s\n", program, why.c_str());
-	exit(1);
-}
-
-static inline void check(int ret)
-{
-	if (ret)
-		die(*gpunvme_errmsg() ? gpunvme_errmsg() : gpunvme_strerror(ret));
-}
 
 struct there {};
 

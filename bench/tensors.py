@@ -271,7 +271,7 @@ def copies(seconds):
     report("copy from pinned memory", GB_per_s=round(done / (time.perf_counter() - began) / 1e9, 2))
 
 
-def beside(drive, name, seconds):
+def product(drive, name, seconds):
     """What a product of matrices loses while reads of 16 MiB run in another stream."""
     a = torch.randn(8192, 8192, device="cuda", dtype=torch.bfloat16)
     out, side = torch.empty(16 << 20, dtype=torch.uint8, device="cuda"), torch.cuda.Stream()
@@ -294,7 +294,7 @@ def beside(drive, name, seconds):
 
     products(False)
     alone, loaded = products(False)[0], products(True)
-    report("beside a product of 8192", drive=name, alone_ms=round(alone * 1e3, 3), with_reads_ms=round(loaded[0] * 1e3, 3),
+    report("product of 8192", drive=name, alone_ms=round(alone * 1e3, 3), with_reads_ms=round(loaded[0] * 1e3, 3),
            loses_percent=round(100 * (loaded[0] / alone - 1), 2), reads_GB_per_s=round(loaded[1], 2))
 
 
@@ -313,7 +313,7 @@ def rates(a):
                 for size in (4096, 65536, 1 << 20, 16 << 20):
                     rate(drive, name, size, streams, a.seconds)
             tables(drive, name)
-            beside(drive, name, a.seconds)
+            product(drive, name, a.seconds)
 
 
 def waves(a):
@@ -323,7 +323,7 @@ def waves(a):
         for streams, size in ((1, 1 << 20), (1, 16 << 20), (4, 16 << 20)):
             rate(drive, name, size, streams, a.seconds)
         tables(drive, name)
-        beside(drive, name, a.seconds)
+        product(drive, name, a.seconds)
 
 
 def main():

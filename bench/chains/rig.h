@@ -3,7 +3,6 @@
 #ifndef BENCH_CHAINS_RIG_H
 #define BENCH_CHAINS_RIG_H
 
-
 #ifdef __CUDACC__
 #include "session.h"
 
@@ -32,29 +31,9 @@ static void *local_copy(const void *from, size_t bytes)
 	return p;
 }
 #else
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
-#include <string>
-#include <vector>
-
-#include <gpunvme/gpunvme.h>
+#include "../die.h"
 
 #define RIG_GPU "cpu"
-
-extern const char *const program;
-
-[[noreturn]] static inline void die(const std::string &why)
-{
-	fprintf(stderr, "%s: %s\n", program, why.c_str());
-	exit(1);
-}
-
-static inline void check(int ret)
-{
-	if (ret)
-		die(*gpunvme_errmsg() ? gpunvme_errmsg() : gpunvme_strerror(ret));
-}
 
 struct session {
 	gpunvme_dev *dev = nullptr;

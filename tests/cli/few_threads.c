@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Loaded in front of a program: the library may start threads, the program itself, whose threads are lanes, gets EAGAIN as
- * pthread_create() returns it where a limit is reached (pthread_create(3)). With FEW_THREADS=beside it gets that only while a
+ * pthread_create() returns it where a limit is reached (pthread_create(3)). With FEW_THREADS=mixed it gets that only while a
  * thread of another kind runs.
  */
 #include <dlfcn.h>

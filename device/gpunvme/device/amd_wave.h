@@ -58,8 +58,8 @@ GNVD_FN void gnvd_release_to64(const struct gnvd_wave *w, uint64_t a, uint64_t v
 }
 
 /*
- * Does this lane use the queue of the first lane of todo? The values that are read from that lane change with todo. Otherwise a
- * compiler that knows the address to be the same for all lanes keeps a copy in each lane for the whole call.
+ * Returns whether this lane uses the queue of the first lane in the mask. The values that are read from that lane change with the
+ * mask. Otherwise a compiler that knows the address to be the same for all lanes keeps a copy in each lane for the whole call.
  */
 GNVD_FN int gnvd_same_queue(const struct gpunvme_dq *dq, uint64_t todo)
 {
