@@ -755,6 +755,13 @@ static void volumes_move_data(void **state)
 #define PIECE 4096u
 #define FIRST (2u << 20) /* what opening reads is before */
 
+/* The slot of a failed read has bytes of an earlier transfer, which its target must not get. */
+static void assert_untouched(const unsigned char *bytes, size_t len)
+{
+	assert_int_equal(bytes[0], POISON);
+	assert_memory_equal(bytes, bytes + 1, len - 1);
+}
+
 /*
  * A hundred thousand reads that fail, among others that do not. What is reported as read is the drive's data, all of it, and what is
  * not has an error. The number of lists bounds the test, not a time. The mock driver, whose lanes take turns, gets a few.
@@ -768,7 +775,7 @@ static void fail_reads(uint64_t lands)
 	if (lands)
 		begin_landing(8);
 	for (round = 0; failed < faults && round < 2 * faults / count; round++) {
-		memset(t.data, POISON, count * PIECE);
+		memset(t.data, POISON, count * PIECE + lands);
 		for (i = 0; i < count; i++)
 			set(i, FIRST + (i * 7 + round) % 1024 * PIECE, i * PIECE, i % 3 ? PIECE : BLOCK, 0);
 		run(count, 0);
@@ -776,6 +783,8 @@ static void fail_reads(uint64_t lands)
 			if (item(i)->result != (int64_t)item(i)->len) {
 				assert_int_equal(item(i)->result, -EIO);
 				assert_int_not_equal(item(i)->status, 0);
+				if (lands)
+					assert_untouched((unsigned char *)t.data + lands + item(i)->offset, item(i)->len);
 				failed++;
 				continue;
 			}
