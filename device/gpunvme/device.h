@@ -12,11 +12,12 @@
  *                                                                          queue   volume   file
  *   gpunvme_read, _write                                                   yes     yes      yes
  *   gpunvme_flush, _zero, _discard                                         yes     yes      no
- *   gpunvme_wave_read, _write, _read_one, _write_one                       yes     no       yes
+ *   gpunvme_wave_read, _write, _read_one, _write_one                       yes     yes      yes
  *   gpunvme_block_read, _write                                             no      yes      yes
- *   gpunvme_submit_read, _write                                            yes     no       yes
- *   gpunvme_submit_flush, _zero, _discard                                  yes     no       no
- *   gpunvme_poll, _wait, _wait_any, _detach, _poll_queue                   yes     no       no
+ *   gpunvme_submit_read, _write                                            yes     yes      yes
+ *   gpunvme_submit_zero, _discard                                          yes     yes      no
+ *   gpunvme_poll, _wait, _detach                                           yes     yes      no
+ *   gpunvme_submit_flush, gpunvme_wait_any, _poll_queue                    yes     no       no
  *
  * device/cache.h has pages and elements of each of them through a page cache, with a table of its own.
  *
@@ -226,7 +227,7 @@ GPUNVME_FN int gpunvme_submit_flush(const struct gpunvme_dq *dq, struct gpunvme_
  * @req: as for gpunvme_submit_read()
  * Return: -GPUNVME_EOPNOTSUPP when the controller has no Write Zeroes; else as gpunvme_submit_read().
  */
-GPUNVME_FN int gpunvme_submit_zero(const struct gpunvme_dq *dq, uint64_t pos, uint64_t len, struct gpunvme_req *req)
+GPUNVME_FN int GNVD_QUEUE(submit_zero)(const struct gpunvme_dq *dq, uint64_t pos, uint64_t len, struct gpunvme_req *req)
 {
 	struct gnvd_cmd c = { 0, 0, 0, 0, 0 };
 	int ret = gnvd_check_zero(dq, gnvd_check_span(dq, pos, len, 1));
@@ -248,8 +249,8 @@ GPUNVME_FN int gpunvme_submit_zero(const struct gpunvme_dq *dq, uint64_t pos, ui
  * @req:    as for gpunvme_submit_read()
  * Return: as gpunvme_discard() and gpunvme_submit_read().
  */
-GPUNVME_FN int gpunvme_submit_discard(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t pos,
-				      uint64_t len, struct gpunvme_req *req)
+GPUNVME_FN int GNVD_QUEUE(submit_discard)(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset,
+					  uint64_t pos, uint64_t len, struct gpunvme_req *req)
 {
 	struct gnvd_cmd c = { 0, 0, 0, 0, 0 };
 	int ret = gnvd_check_range(dq, dbuf, offset, gnvd_check_span(dq, pos, len, 1));
@@ -272,7 +273,7 @@ GPUNVME_FN int gpunvme_submit_discard(const struct gpunvme_dq *dq, const struct 
  * incarnation of the queue; -GPUNVME_EXDEV it belongs to another queue; -GPUNVME_ETIMEDOUT no completion within the queue's command
  * time-out, the queue is poisoned now; -GPUNVME_EPROTO; -GPUNVME_ENODEV the host reports that the controller is gone.
  */
-GPUNVME_FN int gpunvme_poll(const struct gpunvme_dq *dq, struct gpunvme_req *req)
+GPUNVME_FN int GNVD_QUEUE(poll)(const struct gpunvme_dq *dq, struct gpunvme_req *req)
 {
 	int ret = gnvd_check_dq(dq), over, late = 0;
 	struct gnvd_wave w;
@@ -306,7 +307,7 @@ GPUNVME_FN int gpunvme_poll(const struct gpunvme_dq *dq, struct gpunvme_req *req
  * Return: as gpunvme_poll(), without -GPUNVME_EAGAIN. -GPUNVME_ETIMEDOUT after @ticks and -GPUNVME_ECANCELED leave the handle
  * valid and the buffer with the device: wait again, or gpunvme_detach().
  */
-GPUNVME_FN int gpunvme_wait(const struct gpunvme_dq *dq, struct gpunvme_req *req, uint64_t ticks)
+GPUNVME_FN int GNVD_QUEUE(wait)(const struct gpunvme_dq *dq, struct gpunvme_req *req, uint64_t ticks)
 {
 	int ret = gnvd_check_dq(dq), err = 0;
 	struct gnvd_wave w;
@@ -329,7 +330,7 @@ GPUNVME_FN int gpunvme_wait(const struct gpunvme_dq *dq, struct gpunvme_req *req
  * The command goes on. Its buffer belongs to the device until it has completed, which is not reported.
  * Return: 0; -GPUNVME_ESTALE, -GPUNVME_EXDEV, -GPUNVME_EPROTONOSUPPORT, -GPUNVME_EINVAL another kind of descriptor.
  */
-GPUNVME_FN int gpunvme_detach(const struct gpunvme_dq *dq, struct gpunvme_req *req)
+GPUNVME_FN int GNVD_QUEUE(detach)(const struct gpunvme_dq *dq, struct gpunvme_req *req)
 {
 	int ret = gnvd_check_dq(dq);
 	uint64_t word;
@@ -349,6 +350,7 @@ GPUNVME_FN int gpunvme_detach(const struct gpunvme_dq *dq, struct gpunvme_req *r
 
 #include <gpunvme/device/bulk.h>
 #include <gpunvme/device/volume.h>
+#include <gpunvme/device/volume_fronts.h>
 #include <gpunvme/device/block.h>
 
 /* ---- Files ---- */

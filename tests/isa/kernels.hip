@@ -182,6 +182,29 @@ extern "C" __global__ void call_volume(struct gpunvme_dvol v, struct gpunvme_dvb
 	out[lane] = ret ? ret : gpunvme_flush(&v);
 }
 
+extern "C" __global__ void call_volume_async(struct gpunvme_dvol v, struct gpunvme_dvbuf buf, int *out)
+{
+	uint32_t lane = gpunvme_lane();
+	struct gpunvme_req req;
+	int ret = gpunvme_submit_read(&v, &buf, lane * 4096ull, lane * 4096ull, 4096, &req);
+
+	while (!ret && (ret = gpunvme_poll(&v, &req)) == -GPUNVME_EAGAIN)
+		ret = 0;
+	out[lane] = ret;
+}
+
+extern "C" __global__ void call_volume_wave(struct gpunvme_dvol v, struct gpunvme_dvbuf buf, int *out)
+{
+	uint32_t lane = gpunvme_lane();
+
+	out[lane] = gpunvme_wave_read(&v, &buf, lane * 4096ull, lane * 4096ull, lane % 3 ? 4096 : GPUNVME_NO_TRANSFER);
+}
+
+extern "C" __global__ void call_volume_wave_one(struct gpunvme_dvol v, struct gpunvme_dvbuf buf, int *out)
+{
+	out[gpunvme_lane()] = gpunvme_wave_read_one(&v, &buf, 0, 0, 4096);
+}
+
 extern "C" __global__ void call_file(struct gpunvme_dq dq, struct gpunvme_dfile file, struct gpunvme_dbuf buf, int *out)
 {
 	uint32_t lane = gpunvme_lane();

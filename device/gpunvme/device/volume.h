@@ -58,15 +58,52 @@ GNVD_FN int gnvd_check_transfer_of(const struct gpunvme_dvol *v, const struct gp
 	return ret ? ret : gnvd_check_buffer_of(v, buf, offset, len);
 }
 
-/* The queue of member `m` for the wave whose number is `turn`. */
+/* A transfer of at most as many blocks as one lane moves. */
+GNVD_FN int gnvd_check_one_transfer_of(const struct gpunvme_dvol *v, const struct gpunvme_dvbuf *buf, uint64_t offset, uint64_t pos,
+				       uint64_t len, uint32_t op)
+{
+	int ret = gnvd_check_span_of(v, pos, len, GNVD_OPC(op) == GPUNVME_IO_WRITE);
+
+	if (!ret && GNVD_BLOCKS(v, len) >> 32)
+		ret = -GPUNVME_EMSGSIZE;
+	return ret ? ret : gnvd_check_buffer_of(v, buf, offset, len);
+}
+
+/* The queue of member `m` for the wave whose number is `turn`: its place in the table of views. */
+GNVD_FN uint32_t gnvd_entry(const struct gpunvme_dvol *v, uint32_t m, uint32_t turn)
+{
+	return turn % v->queues * v->members + m;
+}
+
+GNVD_FN const struct gpunvme_dq *gnvd_dq_at(const struct gpunvme_dvol *v, uint32_t entry)
+{
+	return (const struct gpunvme_dq *)gnvd_lane_memory(v->dq) + entry;
+}
+
 GNVD_FN const struct gpunvme_dq *gnvd_member_dq(const struct gpunvme_dvol *v, uint32_t m, uint32_t turn)
 {
-	return (const struct gpunvme_dq *)gnvd_lane_memory(v->dq) + (uint64_t)(turn % v->queues) * v->members + m;
+	return gnvd_dq_at(v, gnvd_entry(v, m, turn));
 }
 
 GNVD_FN const struct gpunvme_dbuf *gnvd_member_dbuf(const struct gpunvme_dvbuf *buf, uint32_t m)
 {
 	return (const struct gpunvme_dbuf *)gnvd_lane_memory(buf->member) + m;
+}
+
+/* Blocks that follow one another on one member: those up to the end of the stripe. */
+struct gnvd_stretch {
+	uint64_t lba; /* of the member */
+	uint32_t m, nblocks;
+};
+
+/* The first of the stretches of a range. A volume of one member is one stretch. */
+GNVD_FN void gnvd_stretch_at(const struct gpunvme_dvol *v, uint64_t lba, uint32_t nblocks, struct gnvd_stretch *at)
+{
+	uint64_t stripe = lba >> v->stripe_shift, left = (1ull << v->stripe_shift) - (lba & ((1ull << v->stripe_shift) - 1));
+
+	at->m = (uint32_t)(stripe % v->members);
+	at->lba = lba - ((stripe - stripe / v->members) << v->stripe_shift);
+	at->nblocks = v->members > 1 && left < nblocks ? (uint32_t)left : nblocks;
 }
 
 /* The part of a transfer that lies on one member, and the lanes that move it. */
@@ -103,31 +140,25 @@ GNVD_FN uint32_t gnvd_wave_number(void)
 
 /* ---- One lane's transfer ---- */
 
-/* Part by part, each within one stripe. A volume of one member is one part. */
+/* Stretch by stretch. */
 GNVD_FN int gnvd_volume_rw(const struct gpunvme_dvol *v, const struct gpunvme_dvbuf *buf, uint64_t offset, uint64_t pos,
 			   uint64_t len, uint32_t op, int ret)
 {
-	uint64_t lba = GNVD_BLOCKS(v, pos) + v->lba_first, stripe, left;
-	uint32_t nblocks = GNVD_NBLOCKS(v, len), m, n;
+	uint64_t lba = GNVD_BLOCKS(v, pos) + v->lba_first;
+	uint32_t nblocks = GNVD_NBLOCKS(v, len);
+	struct gnvd_stretch at;
 
 	if (!ret)
-		ret = gnvd_check_span_of(v, pos, len, GNVD_OPC(op) == GPUNVME_IO_WRITE);
-	if (!ret && GNVD_BLOCKS(v, len) >> 32)
-		ret = -GPUNVME_EMSGSIZE;
-	if (!ret)
-		ret = gnvd_check_buffer_of(v, buf, offset, len);
+		ret = gnvd_check_one_transfer_of(v, buf, offset, pos, len, op);
 	if (ret)
 		return ret;
 	do {
-		stripe = lba >> v->stripe_shift;
-		left = (1ull << v->stripe_shift) - (lba & ((1ull << v->stripe_shift) - 1));
-		m = (uint32_t)(stripe % v->members);
-		n = v->members > 1 && left < nblocks ? (uint32_t)left : nblocks;
-		ret = gnvd_run(gnvd_member_dq(v, m, gnvd_wave_number()), gnvd_member_dbuf(buf, m), offset,
-			       lba - ((stripe - stripe / v->members) << v->stripe_shift), n, op, 0);
-		lba += n;
-		offset += (uint64_t)n << v->lba_shift;
-		nblocks -= n;
+		gnvd_stretch_at(v, lba, nblocks, &at);
+		ret = gnvd_run(gnvd_member_dq(v, at.m, gnvd_wave_number()), gnvd_member_dbuf(buf, at.m), offset, at.lba, at.nblocks, op,
+			       0);
+		lba += at.nblocks;
+		offset += (uint64_t)at.nblocks << v->lba_shift;
+		nblocks -= at.nblocks;
 	} while (!ret && nblocks);
 	return ret;
 }
