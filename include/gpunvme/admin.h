@@ -3,7 +3,7 @@
  * The machine: its NVMe controllers, and how far they are from a GPU. Take a controller from the kernel's driver for
  * gpunvme_dev_open(), and return it. Find out why a controller or a GPU can or cannot be used.
  *
- *   gpunvme_pci_get_info, _get_path, _bind, _unbind     controllers on the PCI bus
+ *   gpunvme_pci_list, _get_path, _bind, _unbind         controllers on the PCI bus
  *   gpunvme_doctor, _doctor_gpu, _doctor_drive          conditions of opening, the state of an open drive
  */
 #ifndef GPUNVME_ADMIN_H
@@ -20,7 +20,6 @@ extern "C" {
 struct gpunvme_dev;
 
 struct gpunvme_pci_info {
-	size_t size;          /* set by the caller to sizeof(struct gpunvme_pci_info) */
 	char address[16];     /* DDDD:BB:DD.F */
 	char driver[32];      /* "nvme", "vfio-pci", "" none */
 	char model[41];       /* as the nvme driver says; "" with another one */
@@ -44,14 +43,20 @@ struct gpunvme_pci_info {
 	uint32_t link_width_most; /* and how many lanes */
 };
 
+/* As gpunvme_pci_list(), for a caller whose elements have `stride` bytes each. Use the wrapper below. */
+GPUNVME_API int gpunvme_pci_list_v(struct gpunvme_pci_info *list, uint32_t *count, size_t stride);
+
 /**
- * gpunvme_pci_get_info() - the n-th NVMe controller of this machine, in the order of addresses
- * @n:    0 for the first
- * @info: filled; info->size must be set
+ * gpunvme_pci_list() - the NVMe controllers of this machine, in the order of addresses
+ * @list:  room for *count elements
+ * @count: in: room; out: how many there are, which may be more than there was room for
  *
- * Any thread may call it. Return: 0; -ENOENT there are not so many; -EINVAL when info->size is too small.
+ * Any thread may call it. Return: 0; -EINVAL.
  */
-GPUNVME_API int gpunvme_pci_get_info(unsigned n, struct gpunvme_pci_info *info);
+static inline int gpunvme_pci_list(struct gpunvme_pci_info *list, uint32_t *count)
+{
+	return gpunvme_pci_list_v(list, count, sizeof(*list));
+}
 
 enum gpunvme_distance {
 	GPUNVME_SAME_SWITCH = 1,   /* below one PCIe switch */
@@ -121,42 +126,42 @@ struct gpunvme_check {
 #define GPUNVME_MAX_CHECKS 32
 
 /* As gpunvme_doctor(), for a caller whose checks have `stride` bytes each. Use the wrapper below. */
-GPUNVME_API int gpunvme_doctor_v(const char *address, struct gpunvme_check *checks, unsigned *count, size_t stride);
+GPUNVME_API int gpunvme_doctor_v(const char *address, struct gpunvme_check *checks, uint32_t *count, size_t stride);
 
 /* As gpunvme_doctor_gpu(), for a caller whose checks have `stride` bytes each. Use the wrapper below. */
-GPUNVME_API int gpunvme_doctor_gpu_v(unsigned n, const char *controller, struct gpunvme_check *checks, unsigned *count,
+GPUNVME_API int gpunvme_doctor_gpu_v(unsigned n, const char *controller, struct gpunvme_check *checks, uint32_t *count,
 				     size_t stride);
 
 /* As gpunvme_doctor_drive(), for a caller whose checks have `stride` bytes each. Use the wrapper below. */
-GPUNVME_API int gpunvme_doctor_drive_v(struct gpunvme_dev *dev, struct gpunvme_check *checks, unsigned *count, size_t stride);
+GPUNVME_API int gpunvme_doctor_drive_v(struct gpunvme_dev *dev, struct gpunvme_check *checks, uint32_t *count, size_t stride);
 
 /**
  * gpunvme_doctor() - ask every predicate of opening a controller
  * @address: DDDD:BB:DD.F, a URI of that (pci:...), or another URI, of which all that is asked is whether it can be opened
  * @checks:  room for *count of them
- * @count:   in: room; out: how many were filled
+ * @count:   in: room; out: how many there are, which may be more than there was room for
  *
  * When nothing stands against it the device is opened, which resets it, to try the export of its doorbells and their mapping; its
  * media is not touched. Any thread may call it.
  * Return: 0 it can be opened; -EINVAL bad address; -ENODEV no such device; otherwise as gpunvme_dev_open() would.
  */
-static inline int gpunvme_doctor(const char *address, struct gpunvme_check *checks, unsigned *count)
+static inline int gpunvme_doctor(const char *address, struct gpunvme_check *checks, uint32_t *count)
 {
 	return gpunvme_doctor_v(address, checks, count, sizeof(*checks));
 }
 
 /**
  * gpunvme_doctor_gpu() - ask every predicate of running lanes on a GPU
- * @n:          of gpunvme_gpu_nth()
+ * @n:          number in the list of gpunvme_gpu_list()
  * @controller: URI or PCI address of a controller to try it with, or NULL
  * @checks:     room for *count of them
- * @count:      in: room; out: how many were filled
+ * @count:      in: room; out: how many there are, which may be more than there was room for
  *
  * The GPU's runtime is loaded, a kernel runs, and with a controller that can be opened a queue is made and goes again: the rung of
  * the ladder that it reached is one of the predicates. That resets the controller and reads one block of it. Any thread may call.
  * Return: 0 the GPU can be opened; -ENOENT there are not so many; -EINVAL; otherwise as gpunvme_gpu_open() would.
  */
-static inline int gpunvme_doctor_gpu(unsigned n, const char *controller, struct gpunvme_check *checks, unsigned *count)
+static inline int gpunvme_doctor_gpu(unsigned n, const char *controller, struct gpunvme_check *checks, uint32_t *count)
 {
 	return gpunvme_doctor_gpu_v(n, controller, checks, count, sizeof(*checks));
 }
@@ -165,14 +170,14 @@ static inline int gpunvme_doctor_gpu(unsigned n, const char *controller, struct 
  * gpunvme_doctor_drive() - what state an open drive is in, where that stands in the way of using it
  * @dev:    an open device
  * @checks: room for *count of them
- * @count:  in: room; out: how many were filled
+ * @count:  in: room; out: how many there are, which may be more than there was room for
  *
  * Checks its namespace and format, and whether blocks could be read when it was opened (it may be locked, erasing itself, or
  * reserved by another host). Also checks its PRP lists, known faults of its model, its warnings, firmware that waits for a reset,
  * and its write cache. Reads no media. Any thread may call.
  * Return: 0; -EINVAL; -ENODEV, -ESHUTDOWN the controller is gone or dead.
  */
-static inline int gpunvme_doctor_drive(struct gpunvme_dev *dev, struct gpunvme_check *checks, unsigned *count)
+static inline int gpunvme_doctor_drive(struct gpunvme_dev *dev, struct gpunvme_check *checks, uint32_t *count)
 {
 	return gpunvme_doctor_drive_v(dev, checks, count, sizeof(*checks));
 }

@@ -301,7 +301,7 @@ GPUNVME_API int gpunvme_file_get_entry(const struct gpunvme_file *file, uint32_t
  * @number:  of the file; 0 for what gpunvme_file_open() opened
  * @first:   number of the first extent that is wanted
  * @extents: room for *count
- * @count:   in: room; out: how many were stored
+ * @count:   in: room; out: how many there are from @first on, which may be more than there was room for
  *
  * In the order of the file, merged where they lie side by side. What none covers reads as zeroes. Any thread may call it.
  * Return: 0; -EINVAL; -ENOENT there is no file of that number.
@@ -356,7 +356,7 @@ enum gpunvme_dirent_type { GPUNVME_DIRENT_OTHER, GPUNVME_DIRENT_FILE, GPUNVME_DI
 
 /* One name of a directory. */
 struct gpunvme_dirent {
-	const char *name; /* as the file system has it, which may be any bytes but '/' and NUL; valid during the call */
+	char name[256]; /* as the file system has it, which may be any bytes but '/' and NUL */
 	uint64_t inode;
 	uint64_t bytes;
 	int64_t mtime; /* seconds since 1970 */
@@ -364,21 +364,25 @@ struct gpunvme_dirent {
 	uint32_t reserved;
 };
 
-/* Called for each name, "." and ".." left out, in the order of the directory. Non-zero ends it. */
-typedef int gpunvme_dirent_fn(void *ctx, const struct gpunvme_dirent *entry);
+/* As gpunvme_file_list(), for a caller whose elements have `stride` bytes each. Use the wrapper below. */
+GPUNVME_API int gpunvme_file_list_v(struct gpunvme_dev *dev, const char *path, const struct gpunvme_file_opts *opts,
+				    struct gpunvme_dirent *list, uint32_t *count, size_t stride);
 
 /**
  * gpunvme_file_list() - what a directory of a file system has that is not mounted
- * @dev:  as gpunvme_file_open()
- * @path: of a directory, or of a file, which is then the only name
- * @opts: as gpunvme_file_open(), without a way and flags; NULL for the defaults
- * @fn:   called for each name; may call nothing of the library
- * @ctx:  for @fn
+ * @dev:   as gpunvme_file_open()
+ * @path:  of a directory, or of a file, which is then the only name
+ * @opts:  as gpunvme_file_open(), without a way and flags; NULL for the defaults
+ * @list:  room for *count elements: the names, without "." and "..", in the order of the directory
+ * @count: in: room; out: how many there are, which may be more than there was room for
  *
- * Return: 0; what @fn answered; as gpunvme_file_open().
+ * Reads the directory of the drive in each call. Return: 0; -EINVAL; as gpunvme_file_open().
  */
-GPUNVME_API int gpunvme_file_list(struct gpunvme_dev *dev, const char *path, const struct gpunvme_file_opts *opts,
-				  gpunvme_dirent_fn *fn, void *ctx);
+static inline int gpunvme_file_list(struct gpunvme_dev *dev, const char *path, const struct gpunvme_file_opts *opts,
+				    struct gpunvme_dirent *list, uint32_t *count)
+{
+	return gpunvme_file_list_v(dev, path, opts, list, count, sizeof(*list));
+}
 
 #ifdef __cplusplus
 }

@@ -6,7 +6,7 @@
  *   hsa:N, hsa:BDF   an AMD GPU through ROCr
  *   cuda:N           an NVIDIA GPU
  *   auto             the first GPU that can be used, those of AMD before others; `cpu` where there is none, and the log says why.
- *                    The one nearest to a controller is found by gpunvme_gpu_nth() and gpunvme_pci_get_path().
+ *                    The one nearest to a controller is found by gpunvme_gpu_list() and gpunvme_pci_get_path().
  */
 #ifndef GPUNVME_GPU_H
 #define GPUNVME_GPU_H
@@ -66,7 +66,6 @@ GPUNVME_API int gpunvme_gpu_close(struct gpunvme_gpu *gpu);
 GPUNVME_API int gpunvme_gpu_get_info(const struct gpunvme_gpu *gpu, struct gpunvme_gpu_info *info);
 
 struct gpunvme_gpu_entry {
-	size_t size;                /* set by the caller to sizeof(struct gpunvme_gpu_entry) */
 	uint32_t kind;              /* enum gpunvme_gpu_kind, not GPUNVME_GPU_CPU */
 	uint32_t node;              /* of the kernel's compute driver (KFD); AMD only */
 	char spec[24];              /* for gpunvme_gpu_open(); "" where the kernel does not list it, or only its runtime knows how */
@@ -84,16 +83,22 @@ struct gpunvme_gpu_entry {
 	uint16_t reserved;
 };
 
+/* As gpunvme_gpu_list(), for a caller whose elements have `stride` bytes each. Use the wrapper below. */
+GPUNVME_API int gpunvme_gpu_list_v(struct gpunvme_gpu_entry *list, uint32_t *count, size_t stride);
+
 /**
- * gpunvme_gpu_nth() - the n-th GPU of this machine
- * @n:   0 for the first
- * @gpu: filled; gpu->size must be set
+ * gpunvme_gpu_list() - the GPUs of this machine
+ * @list:  room for *count elements
+ * @count: in: room; out: how many there are, which may be more than there was room for
  *
  * First those that the kernel's compute driver lists, in its order, which is that of ROCm; then other AMD GPUs, then NVIDIA's. No
  * runtime is loaded and no GPU is opened or woken. gpunvme_pci_get_path() tells how far it is from a controller.
- * Any thread may call it. Return: 0; -ENOENT there are not so many; -EINVAL when gpu->size is too small.
+ * Any thread may call it. Return: 0; -EINVAL.
  */
-GPUNVME_API int gpunvme_gpu_nth(unsigned n, struct gpunvme_gpu_entry *gpu);
+static inline int gpunvme_gpu_list(struct gpunvme_gpu_entry *list, uint32_t *count)
+{
+	return gpunvme_gpu_list_v(list, count, sizeof(*list));
+}
 
 /**
  * gpunvme_gpu_fence() - write back and empty the caches of a GPU

@@ -36,24 +36,27 @@ enum gpunvme_fault_kind {
 };
 
 struct gpunvme_fault {
-	size_t size;        /* sizeof(struct gpunvme_fault) */
 	uint32_t kind;      /* enum gpunvme_fault_kind */
 	uint32_t max;       /* the largest number that the word takes; 0: it takes none, or is a condition */
 	char word[24];      /* as it is written in the URI */
 	char number[24];    /* what its number or value is, in capitals: "US"; "" it takes none */
 	char text[160];     /* what it does, a sentence without its full stop */
 };
-#define GPUNVME_FAULT_INIT { sizeof(struct gpunvme_fault), 0, 0, "", "", "" }
+
+/* As gpunvme_fault_list(), for a caller whose elements have `stride` bytes each. Use the wrapper below. */
+GPUNVME_API int gpunvme_fault_list_v(struct gpunvme_fault *list, uint32_t *count, size_t stride);
 
 /**
- * gpunvme_fault_nth() - the n-th word of fault= in a URI of the software controller
- * @n:     0 for the first
- * @fault: filled; fault->size must be set
+ * gpunvme_fault_list() - the words of fault= in a URI of the software controller
+ * @list:  room for *count elements
+ * @count: in: room; out: how many there are, which may be more than there was room for
  *
- * The table is the one that gpunvme_dev_open() reads the URI by. Any thread may call it.
- * Return: 0; -ENOENT there are not so many; -EINVAL when fault->size is too small.
+ * The table is the one that gpunvme_dev_open() reads the URI by. Any thread may call it. Return: 0; -EINVAL.
  */
-GPUNVME_API int gpunvme_fault_nth(unsigned n, struct gpunvme_fault *fault);
+static inline int gpunvme_fault_list(struct gpunvme_fault *list, uint32_t *count)
+{
+	return gpunvme_fault_list_v(list, count, sizeof(*list));
+}
 
 /* Workloads, to measure what programs get: the library's kernel issues commands of one size for some time, on any threads. */
 enum gpunvme_load_flags {

@@ -196,7 +196,7 @@ static void ask_hmb(struct report *r)
 	say(r, "host-memory", used ? GPUNVME_VERDICT_OK : GPUNVME_VERDICT_LIMIT, text);
 }
 
-GPUNVME_API int gpunvme_doctor_drive_v(struct gpunvme_dev *dev, struct gpunvme_check *checks, unsigned *count, size_t stride)
+GPUNVME_API int gpunvme_doctor_drive_v(struct gpunvme_dev *dev, struct gpunvme_check *checks, uint32_t *count, size_t stride)
 {
 	struct report r = { .dev = dev };
 	int ret = gnv_enter(dev, dev && checks && count, "dev, checks and count");

@@ -279,8 +279,7 @@ int gnv_session_find(struct gnv_session *s, const char *path, ext2_ino_t *ino)
 
 struct listing {
 	struct gnv_session *s;
-	gpunvme_dirent_fn *fn;
-	void *ctx;
+	struct gnv_list *list;
 };
 
 static uint32_t type_of(uint16_t mode)
@@ -295,7 +294,7 @@ static int tell(struct listing *l, ext2_ino_t ino, const char *name)
 	struct gpunvme_file_info info = { 0 };
 	char what[64];
 	errcode_t err = ext2fs_read_inode_full(l->s->fs, ino, (struct ext2_inode *)(void *)&large, sizeof(large));
-	struct gpunvme_dirent entry = { .name = name, .inode = ino, .type = type_of(large.i_mode) };
+	struct gpunvme_dirent entry = { .inode = ino, .type = type_of(large.i_mode) };
 
 	/* A name may have any bytes, and the sentence is for terminals. */
 	snprintf(what, sizeof(what), "inode %u, which a directory names,", ino);
@@ -304,7 +303,9 @@ static int tell(struct listing *l, ext2_ino_t ino, const char *name)
 	describe(l->s->fs, ino, &large, &info);
 	entry.bytes = info.bytes;
 	entry.mtime = info.mtime;
-	return l->fn(l->ctx, &entry);
+	snprintf(entry.name, sizeof(entry.name), "%s", name);
+	gnv_list_add(l->list, &entry, sizeof(entry));
+	return 0;
 }
 
 int gnv_session_name(const struct ext2_dir_entry *e, char name[EXT2_NAME_LEN + 1])
@@ -332,9 +333,9 @@ static int each(ext2_ino_t dir, int kind, struct ext2_dir_entry *e, int offset, 
 	return l->s->ret ? DIRENT_ABORT : 0;
 }
 
-static int list_in(struct gnv_session *s, const char *path, gpunvme_dirent_fn *fn, void *ctx)
+static int list_in(struct gnv_session *s, const char *path, struct gnv_list *list)
 {
-	struct listing l = { s, fn, ctx };
+	struct listing l = { s, list };
 	struct ext2_inode inode;
 	ext2_ino_t ino;
 	errcode_t err;
@@ -351,14 +352,14 @@ static int list_in(struct gnv_session *s, const char *path, gpunvme_dirent_fn *f
 	return err || s->ret ? gnv_session_failed(s, err, path) : 0;
 }
 
-int gnv_ext2fs_list(struct gnv_reader *r, const char *path, gpunvme_dirent_fn *fn, void *ctx)
+int gnv_ext2fs_list(struct gnv_reader *r, const char *path, struct gnv_list *list)
 {
 	struct gnv_session s;
 	int ret = gnv_session_open(r, &s);
 
 	if (ret)
 		return ret;
-	ret = list_in(&s, path, fn, ctx);
+	ret = list_in(&s, path, list);
 	ext2fs_free(s.fs);
 	return ret;
 }

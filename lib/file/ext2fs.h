@@ -6,7 +6,7 @@
 #include "file/fs.h"
 
 /* As struct gnv_fs wants them. */
-int gnv_ext2fs_list(struct gnv_reader *r, const char *path, gpunvme_dirent_fn *fn, void *ctx);
+int gnv_ext2fs_list(struct gnv_reader *r, const char *path, struct gnv_list *list);
 int gnv_ext2fs_gather(struct gnv_reader *r, const char *const *paths, uint32_t count, struct gnv_fill *fill);
 
 #endif

@@ -154,17 +154,20 @@ static int fill_unmounted(struct gpunvme_dev *dev, const char *const *paths, uin
 	return ret;
 }
 
-GPUNVME_API int gpunvme_file_list(struct gpunvme_dev *dev, const char *path, const struct gpunvme_file_opts *user,
-				  gpunvme_dirent_fn *fn, void *ctx)
+GPUNVME_API int gpunvme_file_list_v(struct gpunvme_dev *dev, const char *path, const struct gpunvme_file_opts *user,
+				    struct gpunvme_dirent *to, uint32_t *count, size_t stride)
 {
 	struct gpunvme_file_opts opts = GPUNVME_FILE_OPTS_INIT;
 	struct gnv_super super;
+	struct gnv_list list;
 	struct gnv_reader r;
 	int ret;
 
-	if (!dev || !path || !fn)
-		return gnv_null("dev, path and fn");
-	ret = gnv_opts_copy(&opts, user, gpunvme_file_opts);
+	if (!dev || !path)
+		return gnv_null("dev and path");
+	ret = gnv_list_begin(&list, to, count, stride, "gpunvme_dirent");
+	if (!ret)
+		ret = gnv_opts_copy(&opts, user, gpunvme_file_opts);
 	if (!ret && (opts.flags || opts.how))
 		ret = gnv_fail(-EINVAL, "a directory is listed of what is not mounted: gpunvme_file_opts.flags and .how must be 0");
 	if (!ret)
@@ -173,8 +176,10 @@ GPUNVME_API int gpunvme_file_list(struct gpunvme_dev *dev, const char *path, con
 		ret = gnv_fs_open(dev, &opts, &r, &super);
 	if (ret)
 		return ret;
-	ret = super.fs->list(&r, path, fn, ctx);
+	ret = super.fs->list(&r, path, &list);
 	gnv_reader_close(&r);
+	if (!ret)
+		*count = list.count;
 	return ret;
 }
 

@@ -46,7 +46,7 @@ GPUNVME_API int gpunvme_file_get_extents(const struct gpunvme_file *file, uint32
 					 struct gpunvme_dextent *extents, uint32_t *count)
 {
 	const struct gpunvme_dentry *entry;
-	uint32_t n;
+	uint32_t left, n;
 	int ret = gnv_enter(file, file && count && (!*count || extents), "file, extents and count");
 
 	if (!ret)
@@ -54,10 +54,11 @@ GPUNVME_API int gpunvme_file_get_extents(const struct gpunvme_file *file, uint32
 	if (ret)
 		return ret;
 	entry = &file->entry[number];
-	n = first < entry->extents ? (uint32_t)gnv_min(*count, entry->extents - first) : 0;
+	left = first < entry->extents ? entry->extents - first : 0;
+	n = (uint32_t)gnv_min(*count, left);
 	if (n)
 		memcpy(extents, file->extent + entry->first + first, n * sizeof(*extents));
-	*count = n;
+	*count = left;
 	return 0;
 }
 

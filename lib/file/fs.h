@@ -10,6 +10,7 @@
 
 #include "file/extents.h"
 #include "file/reader.h"
+#include "util/opts.h"
 
 struct gnv_fill;
 
@@ -33,7 +34,7 @@ struct gnv_fs {
 	/* Has it features with which blocks must not be written in place, or ones that are unknown? NULL: no. */
 	bool (*frozen)(const uint8_t *head);
 	/* As gpunvme_file_list(); the path is checked. NULL, as the next: files can only be mapped. */
-	int (*list)(struct gnv_reader *r, const char *path, gpunvme_dirent_fn *fn, void *ctx);
+	int (*list)(struct gnv_reader *r, const char *path, struct gnv_list *list);
 	/* The files that have these names, and those below directories; paths are checked. Return: as gpunvme_file_open_set(). */
 	int (*gather)(struct gnv_reader *r, const char *const *paths, uint32_t count, struct gnv_fill *fill);
 };

@@ -52,7 +52,7 @@ void gnv_report_skip(struct gnv_report *report, const char *name, const char *wh
 	gnv_report_say(report, name, GPUNVME_VERDICT_SKIPPED, why);
 }
 
-int gnv_report_put(const struct gnv_report *report, void *checks, unsigned *count, size_t stride)
+int gnv_report_put(const struct gnv_report *report, void *checks, uint32_t *count, size_t stride)
 {
 	gnv_array_put(checks, count, stride, report->check, sizeof(report->check[0]), report->count);
 	return report->ret;
@@ -207,7 +207,7 @@ static void examine_software(struct gnv_report *report, const char *uri)
 	check_memory(report);
 }
 
-GPUNVME_API int gpunvme_doctor_v(const char *address, struct gpunvme_check *checks, unsigned *count, size_t stride)
+GPUNVME_API int gpunvme_doctor_v(const char *address, struct gpunvme_check *checks, uint32_t *count, size_t stride)
 {
 	struct gnv_report report = { .count = 0 };
 	char bdf[GNV_BDF_BYTES];

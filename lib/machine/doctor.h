@@ -28,7 +28,7 @@ void gnv_report_limit(struct gnv_report *report, const char *name, int ret, cons
 void gnv_report_skip(struct gnv_report *report, const char *name, const char *why);
 
 /* To the caller's checks, of @stride bytes each, as many as *@count has room for. Return: report->ret. */
-int gnv_report_put(const struct gnv_report *report, void *checks, unsigned *count, size_t stride);
+int gnv_report_put(const struct gnv_report *report, void *checks, uint32_t *count, size_t stride);
 
 /* The PCIe link as it was trained, against what the device can do. */
 void gnv_doctor_link(struct gnv_report *report, const struct gnv_pci *pci);

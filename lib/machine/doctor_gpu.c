@@ -12,7 +12,7 @@
 #include "gpu/gpu.h"
 #include "gpu/kernels/code_object.h"
 #include "machine/doctor.h"
-#include "machine/gpu_nth.h"
+#include "machine/gpu_list.h"
 #include "machine/p2pdma.h"
 #include "machine/topology.h"
 #include "os/amd/drm.h"
@@ -337,7 +337,7 @@ int gnv_doctor_gpu(const char *sys, unsigned n, const char *controller, struct g
 	return report->ret;
 }
 
-GPUNVME_API int gpunvme_doctor_gpu_v(unsigned n, const char *controller, struct gpunvme_check *checks, unsigned *count,
+GPUNVME_API int gpunvme_doctor_gpu_v(unsigned n, const char *controller, struct gpunvme_check *checks, uint32_t *count,
 				     size_t stride)
 {
 	struct gnv_report report = { .count = 0 };

@@ -27,36 +27,45 @@ static void describe_namespaces(const struct gnv_pci *pci, struct gpunvme_pci_in
 		snprintf(info->in_use, sizeof(info->in_use), "%.*s", (int)strcspn(text, ";"), text);
 }
 
-GPUNVME_API int gpunvme_pci_get_info(unsigned n, struct gpunvme_pci_info *user)
+static void describe(const struct gnv_pci *pci, struct gpunvme_pci_info *info)
 {
-	struct gpunvme_pci_info info = { .size = sizeof(info) };
-	struct gnv_pci pci, other;
+	struct gnv_pci other;
 	struct gnv_link link;
 
-	if (gnv_sysfs_nth(GNV_SYSFS, GNV_CLASS_NVME, n, &pci))
-		return gnv_fail(-ENOENT, "this machine has no %u NVMe controllers", n + 1);
-	memcpy(info.address, pci.bdf, sizeof(info.address));
-	memcpy(info.driver, pci.driver, sizeof(info.driver));
-	snprintf(info.link_speed, sizeof(info.link_speed), "%.23s", pci.link_speed);
-	gnv_sysfs_nvme_text(GNV_SYSFS, &pci, "model", info.model, sizeof(info.model));
-	gnv_sysfs_nvme_text(GNV_SYSFS, &pci, "serial", info.serial, sizeof(info.serial));
-	snprintf(info.link_speed_most, sizeof(info.link_speed_most), "%.23s", pci.max_speed);
-	info.link_width = pci.link_width;
-	info.link_width_most = pci.max_width;
-	info.group = pci.group;
-	info.numa = pci.numa;
-	info.vendor = pci.vendor;
-	info.device = pci.device;
-	gnv_link_read(GNV_SYSFS, pci.bdf, &link);
-	info.payload = link.payload;
-	info.payload_most = link.payload_most;
-	info.read_request = link.read_request;
-	info.aspm = link.aspm;
-	describe_namespaces(&pci, &info);
-	for (unsigned i = 0; !info.group_other[0] && !gnv_sysfs_group_member(GNV_SYSFS, &pci, i, &other); i++)
+	*info = (struct gpunvme_pci_info){ .link_width = pci->link_width, .link_width_most = pci->max_width, .group = pci->group,
+					   .numa = pci->numa, .vendor = pci->vendor, .device = pci->device };
+	memcpy(info->address, pci->bdf, sizeof(info->address));
+	memcpy(info->driver, pci->driver, sizeof(info->driver));
+	snprintf(info->link_speed, sizeof(info->link_speed), "%.23s", pci->link_speed);
+	gnv_sysfs_nvme_text(GNV_SYSFS, pci, "model", info->model, sizeof(info->model));
+	gnv_sysfs_nvme_text(GNV_SYSFS, pci, "serial", info->serial, sizeof(info->serial));
+	snprintf(info->link_speed_most, sizeof(info->link_speed_most), "%.23s", pci->max_speed);
+	gnv_link_read(GNV_SYSFS, pci->bdf, &link);
+	info->payload = link.payload;
+	info->payload_most = link.payload_most;
+	info->read_request = link.read_request;
+	info->aspm = link.aspm;
+	describe_namespaces(pci, info);
+	for (unsigned i = 0; !info->group_other[0] && !gnv_sysfs_group_member(GNV_SYSFS, pci, i, &other); i++)
 		if (!gnv_sysfs_tolerated(&other))
-			memcpy(info.group_other, other.bdf, sizeof(info.group_other));
-	return gnv_info_copy(user, &info, gpunvme_pci_info);
+			memcpy(info->group_other, other.bdf, sizeof(info->group_other));
+}
+
+GPUNVME_API int gpunvme_pci_list_v(struct gpunvme_pci_info *to, uint32_t *count, size_t stride)
+{
+	struct gpunvme_pci_info info;
+	struct gnv_list list;
+	struct gnv_pci pci;
+	int ret = gnv_list_begin(&list, to, count, stride, "gpunvme_pci_info");
+
+	if (ret)
+		return ret;
+	while (!gnv_sysfs_nth(GNV_SYSFS, GNV_CLASS_NVME, list.count, &pci)) {
+		describe(&pci, &info);
+		gnv_list_add(&list, &info, sizeof(info));
+	}
+	*count = list.count;
+	return 0;
 }
 
 GPUNVME_API int gpunvme_pci_get_path(const char *a, const char *b, struct gpunvme_pci_path *user)

@@ -55,15 +55,41 @@ static inline void gnv_sized_put(void *to, size_t size, const void *known, size_
 		memset((char *)to + known_size, 0, size - known_size);
 }
 
-/* @n elements to an array of the receiver's, as many as *@count has room for; there it says how many they are. */
-static inline void gnv_array_put(void *to, unsigned *count, size_t stride, const void *known, size_t known_size, unsigned n)
-{
-	unsigned i;
+/*
+ * A list of the receiver's: `room` elements of `stride` bytes each. All functions that list something fill one. Their parameter
+ * *count is the room when they are called, and afterwards how many elements there are, which may be more.
+ */
+struct gnv_list {
+	void *to;
+	size_t stride;
+	uint32_t room, count; /* elements: what there is room for, and what there are */
+};
 
-	if (*count > n)
-		*count = n;
-	for (i = 0; i < *count; i++)
-		gnv_sized_put((char *)to + i * stride, stride, (const char *)known + i * known_size, known_size);
+/* Begin to fill a list of struct @what. Return: 0; -EINVAL no count, no list where there is room, or no version's stride. */
+static inline int gnv_list_begin(struct gnv_list *list, void *to, const uint32_t *count, size_t stride, const char *what)
+{
+	*list = (struct gnv_list){ to, stride, count ? *count : 0, 0 };
+	if (!count || (*count && !to))
+		return gnv_fail(-EINVAL, "a list of struct %s and its count must not be NULL", what);
+	return gnv_size_check(stride, what);
+}
+
+/* One more element, which is stored if there is room. */
+static inline void gnv_list_add(struct gnv_list *list, const void *known, size_t known_size)
+{
+	if (list->count < list->room)
+		gnv_sized_put((char *)list->to + list->count * list->stride, list->stride, known, known_size);
+	list->count++;
+}
+
+/* @n elements to an array, with room for *@count; then *@count is how many there are. */
+static inline void gnv_array_put(void *to, uint32_t *count, size_t stride, const void *known, size_t known_size, uint32_t n)
+{
+	struct gnv_list list = { to, stride, *count, 0 };
+
+	while (list.count < n)
+		gnv_list_add(&list, (const char *)known + list.count * known_size, known_size);
+	*count = n;
 }
 
 static inline int gnv_sized_out(void *to, const void *known, size_t known_size, const char *what)

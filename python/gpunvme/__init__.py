@@ -12,13 +12,10 @@ installed.
 """
 from __future__ import annotations
 
-import errno
-from typing import Any, Iterator
-
 from . import _arguments
 from ._drive import Drive
 from ._file import File
-from ._library import BUILT, Error, Info, ask, check, digits, ffi, info, lib, sized
+from ._library import BUILT, Error, Info, ask, check, digits, ffi, info, lib, listed
 from ._stream import Stream
 from ._transfer import Transfer
 
@@ -31,26 +28,14 @@ def version() -> str:
     return digits(lib.gpunvme_version())
 
 
-def _all(struct: str, function: Any) -> Iterator[Info]:
-    entry = sized(struct)
-    n = 0
-    while True:
-        result = function(n, entry)
-        if result == -errno.ENOENT:
-            return
-        check(result)
-        yield info(entry)
-        n += 1
-
-
 def controllers() -> list[Info]:
     """List the NVMe controllers on the PCI bus (struct gpunvme_pci_info)."""
-    return list(_all("gpunvme_pci_info", lib.gpunvme_pci_get_info))
+    return [info(ffi.addressof(one)) for one in listed("gpunvme_pci_info", lib.gpunvme_pci_list_v)]
 
 
 def gpus() -> list[Info]:
     """List the GPUs of this machine (struct gpunvme_gpu_entry)."""
-    return list(_all("gpunvme_gpu_entry", lib.gpunvme_gpu_nth))
+    return [info(ffi.addressof(one)) for one in listed("gpunvme_gpu_entry", lib.gpunvme_gpu_list_v)]
 
 
 def doctor(address: str) -> list[Info]:

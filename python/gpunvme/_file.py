@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Iterable, Iterator
 
 from . import _arguments as arguments
 from ._arguments import Piece
-from ._library import Info, check, ffi, info, lib, sized
+from ._library import Info, check, ffi, info, lib, listed, sized
 from ._memory import view
 
 if TYPE_CHECKING:
@@ -140,13 +140,6 @@ def options(drive: Drive, partition: int, write: bool, how: int = 0) -> Any:
 
 def listing(dev: Any, path: bytes, chosen: Any) -> list[Info]:
     """The entries of a directory."""
-    found: list[Info] = []
-
-    @ffi.callback("gpunvme_dirent_fn")
-    def one(_: Any, entry: Any) -> int:
-        found.append(Info(name=ffi.string(entry.name).decode(errors="surrogateescape"), inode=entry.inode, bytes=entry.bytes,
-                          mtime=entry.mtime, type=TYPES[entry.type]))
-        return 0
-
-    check(lib.gpunvme_file_list(dev, path, chosen, one, ffi.NULL))
-    return found
+    return [Info(name=ffi.string(entry.name).decode(errors="surrogateescape"), inode=entry.inode, bytes=entry.bytes,
+                 mtime=entry.mtime, type=TYPES[entry.type])
+            for entry in listed("gpunvme_dirent", lib.gpunvme_file_list_v, dev, path, chosen)]

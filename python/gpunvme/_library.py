@@ -93,10 +93,22 @@ def sized(name: str) -> Any:
     return struct
 
 
+def listed(struct: str, function: Any, *args: Any) -> Any:
+    """The array that a function of the library fills, when it has room for all."""
+    count, room = ffi.new("uint32_t *"), 0
+    while True:
+        array = ffi.new(f"struct {struct}[]", room)
+        count[0] = room
+        check(function(*args, array, count, ffi.sizeof(f"struct {struct}")))
+        if count[0] <= room:
+            return array[0:count[0]]
+        room = count[0]
+
+
 def ask(function: Any, *args: Any) -> list[Info]:
     """The checks that a doctor function made."""
     checks = ffi.new("struct gpunvme_check[]", lib.GPUNVME_MAX_CHECKS)
-    result = function(*args, checks, ffi.new("unsigned *", len(checks)), ffi.sizeof("struct gpunvme_check"))
+    result = function(*args, checks, ffi.new("uint32_t *", len(checks)), ffi.sizeof("struct gpunvme_check"))
     found = [info(checks + i) for i in range(len(checks)) if checks[i].name[0] != b"\0"]  # the library fills names first
     if not found:
         check(result)

@@ -25,7 +25,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-#include "machine/gpu_nth.h"
+#include "machine/gpu_list.h"
 #include "machine/link.h"
 #include "machine/topology.h"
 #include "os/amd/nodes.h"

@@ -462,13 +462,15 @@ static void bad_words_have_a_sentence(void **state)
 /* What is listed can be said, and each sentence is whole. */
 static void every_word_is_listed(void **state)
 {
-	struct gpunvme_fault f = GPUNVME_FAULT_INIT;
-	unsigned n, conditions = 0;
+	struct gpunvme_fault all[128], some[2];
+	uint32_t n, count = 128, conditions = 0;
 	char text[64];
 
 	(void)state;
-	for (n = 0; !gpunvme_fault_nth(n, &f); n++) {
+	assert_int_equal(gpunvme_fault_list(all, &count), 0);
+	for (n = 0; n < count; n++) {
 		struct gnv_soft_config config = GNV_SOFT_CONFIG_INIT;
+		const struct gpunvme_fault f = all[n];
 
 		assert_true(*f.word && strlen(f.word) < sizeof(f.word) - 1 && strlen(f.text) > 10 &&
 			    strlen(f.text) < sizeof(f.text) - 1);
@@ -479,10 +481,15 @@ static void every_word_is_listed(void **state)
 		assert_int_equal(gnv_soft_fault_parse(text, &config.traits, &config.rules), 0);
 		assert_int_equal(config.rules.count, f.kind == GPUNVME_FAULT_MISHAP && strcmp(f.word, "seed") != 0);
 	}
-	assert_true(n > 50 && conditions == 8);
-	assert_int_equal(gpunvme_fault_nth(n, &f), -ENOENT);
-	f.size = 8;
-	assert_int_equal(gpunvme_fault_nth(0, &f), -EINVAL);
+	assert_true(count > 50 && count < 128 && conditions == 8);
+	n = 2;
+	assert_int_equal(gpunvme_fault_list(some, &n), 0);
+	assert_int_equal(n, count);
+	assert_memory_equal(some, all, sizeof(some));
+	n = 1;
+	assert_int_equal(gpunvme_fault_list(NULL, &n), -EINVAL);
+	assert_int_equal(gpunvme_fault_list(all, NULL), -EINVAL);
+	assert_int_equal(gpunvme_fault_list_v(all, &n, sizeof(all[0]) + 1), -EINVAL);
 }
 
 int main(void)

@@ -572,7 +572,7 @@ static char *map_claiming(struct rig *r, const char *path, uint64_t bytes)
 	assert_non_null(map.file);
 	map.file->info = file->info;
 	map.file->info.bytes = bytes ? bytes : file->info.bytes;
-	for (uint32_t i = 0; !gpunvme_file_get_extents(file, 0, i, &extent, &one) && one; i++)
+	for (uint32_t i = 0; one = 1, !gpunvme_file_get_extents(file, 0, i, &extent, &one) && one; i++)
 		assert_int_equal(gnv_extents_add(map.file, extent.pos * 512, extent.lba * 512, extent.nblocks * 512), 0);
 	assert_int_equal(gnv_map_write(&map, &text), 0);
 	gnv_extents_free(map.file);
@@ -749,7 +749,7 @@ static void extents_in_parts(void **state)
 	}
 	more = 2;
 	assert_int_equal(gpunvme_file_get_extents(file, 0, 1, part, &more), 0);
-	assert_int_equal(more, 2);
+	assert_int_equal(more, count - 1); /* and no more than two are stored */
 	assert_memory_equal(part, all + 1, 2 * sizeof(part[0]));
 	gpunvme_file_close(file);
 	rig_close(&r);
@@ -896,17 +896,13 @@ static void maps_of_this_machine(void **state)
 
 /* ---- Damage ---- */
 
-static int count(void *ctx, const struct gpunvme_dirent *entry)
-{
-	*(uint64_t *)ctx += strlen(entry->name) + entry->bytes;
-	return 0;
-}
-
 /* Bytes of the metadata are anything: each call ends, and returns. */
 static void damaged_images(void **state)
 {
 	uint64_t random = 99, sum = 0, bytes;
+	struct gpunvme_dirent entries[16];
 	struct gpunvme_file *file;
+	uint32_t count;
 	struct rig r;
 	int fd, opened = 0;
 
@@ -928,7 +924,10 @@ static void damaged_images(void **state)
 				gpunvme_file_close(file);
 			}
 		}
-		gpunvme_file_list(r.dev, "/", NULL, count, &sum);
+		count = 16;
+		if (!gpunvme_file_list(r.dev, "/", NULL, entries, &count))
+			for (uint32_t k = 0; k < count && k < 16; k++)
+				sum += strlen(entries[k].name) + entries[k].bytes;
 		rig_close(&r);
 	}
 	assert_true(opened > 0 && sum > 0); /* not all was lost at once */

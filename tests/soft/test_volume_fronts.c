@@ -364,10 +364,12 @@ static void strange_handles_are_refused(void **state)
 {
 	struct stage s = { .members = 2, .width = 1 };
 	struct gpunvme_req req, strange;
-	struct gpunvme_dvol v;
+	struct gpunvme_dvol v, wide;
 
 	(void)state;
 	open_stage(&s, "?lba=512", 2, 8);
+	wide = s.v;
+	wide.lba_count = 1ull << 50;
 	assert_int_equal(gpunvme_submit_read(&s.v, &s.buf, 0, 8 * BLOCK, BLOCK, &req), 0);
 	strange = req;
 	strange.gen += 4;
@@ -384,6 +386,10 @@ static void strange_handles_are_refused(void **state)
 	assert_int_equal(gpunvme_submit_write(&s.v, &s.buf, 0, 0, BLOCK, 2, &strange), -GPUNVME_EINVAL);
 	assert_int_equal(gpunvme_submit_read(&s.v, &s.buf, 0, s.v.lba_count * BLOCK, BLOCK, &strange), -GPUNVME_ERANGE);
 	assert_int_equal(gpunvme_submit_read(&s.v, &s.buf, BUFFER, 0, BLOCK, &strange), -GPUNVME_ERANGE);
+	assert_int_equal(gpunvme_submit_read(&s.v, &s.buf, 0, ~0ull << 9, 2 * BLOCK, &strange), -GPUNVME_ERANGE);
+	assert_int_equal(gpunvme_submit_zero(&wide, 0, (uint64_t)BLOCK << 32, &strange), -GPUNVME_EMSGSIZE);
+	assert_int_equal(gpunvme_wave_read(&wide, &s.buf, 0, 0, (uint64_t)BLOCK << 32), -GPUNVME_EMSGSIZE);
+	assert_int_equal(gpunvme_wave_read(&s.v, &s.buf, 0, ~0ull << 9, 2 * BLOCK), -GPUNVME_ERANGE);
 	assert_int_equal(gpunvme_wave_read(&s.v, &s.buf, 0, 0, BLOCK - 1), -GPUNVME_EINVAL);
 	assert_int_equal(gpunvme_wave_write(&v, &s.buf, 0, 0, BLOCK, 0), -GPUNVME_EROFS);
 	assert_int_equal(gpunvme_wave_write_one(&s.v, &s.buf, 0, 0, BLOCK, 2), -GPUNVME_EINVAL);

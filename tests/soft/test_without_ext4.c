@@ -72,17 +72,11 @@ static char *make_map(void)
 	return text;
 }
 
-static int none(void *ctx, const struct gpunvme_dirent *entry)
-{
-	(void)ctx, (void)entry;
-	fail();
-	return 0;
-}
-
 static void names_are_refused(void **state)
 {
 	struct gpunvme_file *file = NULL;
 	uint8_t data[8192];
+	uint32_t count = 0;
 	struct gpunvme_dev *dev = open_image(data);
 
 	(void)state;
@@ -90,7 +84,7 @@ static void names_are_refused(void **state)
 	assert_int_equal(gpunvme_file_open(dev, "/plain", NULL, &file), -EOPNOTSUPP);
 	assert_non_null(strstr(gpunvme_errmsg(), "no libext2fs: install it"));
 	assert_null(file);
-	assert_int_equal(gpunvme_file_list(dev, "/", NULL, none, NULL), -EOPNOTSUPP);
+	assert_int_equal(gpunvme_file_list(dev, "/", NULL, NULL, &count), -EOPNOTSUPP);
 	assert_non_null(strstr(gpunvme_errmsg(), "no libext2fs: install it"));
 	assert_int_equal(gpunvme_dev_close(dev), 0);
 }

@@ -5,7 +5,7 @@
 
 #include "common/gpu_tree.h"
 #include "gpu/kernels/code_object.h"
-#include "machine/gpu_nth.h"
+#include "machine/gpu_list.h"
 
 #define VGA 0x030000u
 #define ACCELERATOR 0x120000u
@@ -132,19 +132,24 @@ static void test_nvidia(void **state)
 
 static void test_public(void **state)
 {
-	struct gpunvme_gpu_entry gpu = { .size = sizeof(gpu) };
+	struct gpunvme_gpu_entry gpu;
 	struct gpunvme_check check;
-	unsigned count = 1;
+	uint32_t count = 0, all = 0;
 
 	(void)state;
-	assert_int_equal(gpunvme_gpu_nth(1000000, &gpu), -ENOENT);
+	while (!gnv_gpus_nth("/sys", all, &gpu))
+		all++;
+	assert_int_equal(gpunvme_gpu_list(NULL, &count), 0);
+	assert_int_equal(count, all);
+	count = 1;
+	assert_int_equal(gpunvme_gpu_list(&gpu, &count), 0);
+	assert_int_equal(count, all); /* which may be more than one */
+	assert_int_equal(gpunvme_gpu_list(&gpu, NULL), -EINVAL);
+	count = 1;
+	assert_int_equal(gpunvme_gpu_list(NULL, &count), -EINVAL);
+	assert_int_equal(gpunvme_gpu_list_v(&gpu, &count, sizeof(gpu) - 1), -EINVAL);
 	assert_int_equal(gpunvme_doctor_gpu(1000000, NULL, &check, &count), -ENOENT);
 	assert_int_equal(gpunvme_doctor_gpu(0, NULL, NULL, &count), -EINVAL);
-	gpu.size = 8;
-	if (!gnv_gpus_nth("/sys", 0, &gpu)) {
-		gpu.size = 8;
-		assert_int_equal(gpunvme_gpu_nth(0, &gpu), -EINVAL);
-	}
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, tree_remove)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What all rows of gpunvme accept use: the session, the standing queue, transfers, sentences, and the file of the report. */
 #include "accept.h"
+#include "lists.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -168,7 +169,7 @@ void accept_describe(struct accept *a)
 {
 	const struct gpunvme_dev_info *d = &a->s.info;
 	struct json_object *drive = put_object(a->report, "drive");
-	struct gpunvme_pci_info pci = { .size = sizeof(pci) };
+	struct gpunvme_pci_info pci;
 	struct utsname host;
 	char version[32];
 
@@ -177,14 +178,13 @@ void accept_describe(struct accept *a)
 	put_text(drive, "firmware", d->firmware);
 	put_text(drive, "version", version);
 	put_count(drive, "vendor", d->vid);
-	for (unsigned n = 0; !strncmp(d->transport, "vfio", 4) && !gpunvme_pci_get_info(n, &pci); n++)
-		if (!strcmp(pci.address, d->address)) {
-			put_count(drive, "device", pci.device);
-			put_text(drive, "link_speed", pci.link_speed);
-			put_count(drive, "link_width", pci.link_width);
-			put_text(drive, "link_speed_most", pci.link_speed_most);
-			put_count(drive, "link_width_most", pci.link_width_most);
-		}
+	if (!strncmp(d->transport, "vfio", 4) && find_controller(d->address, &pci)) {
+		put_count(drive, "device", pci.device);
+		put_text(drive, "link_speed", pci.link_speed);
+		put_count(drive, "link_width", pci.link_width);
+		put_text(drive, "link_speed_most", pci.link_speed_most);
+		put_count(drive, "link_width_most", pci.link_width_most);
+	}
 	put_text(drive, "transport", d->transport);
 	put_count(drive, "bytes", a->s.ns.nblocks * a->s.ns.lba_size);
 	put_count(drive, "lba_size", a->s.ns.lba_size);

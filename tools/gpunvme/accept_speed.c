@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Rows about speed, and about what the drive says of its health before and after. */
 #include "accept.h"
+#include "lists.h"
 
 #include "common/traffic.h"
 
@@ -162,15 +163,13 @@ static double transfers(const char *speed)
 /* Bytes that its link carries in a second, without the headers of packets; 0: not known. */
 static double link_bytes(const struct accept *a)
 {
-	struct gpunvme_pci_info pci = { .size = sizeof(pci) };
+	struct gpunvme_pci_info pci;
+	double gt;
 
-	for (unsigned n = 0; !strncmp(a->s.info.transport, "vfio", 4) && !gpunvme_pci_get_info(n, &pci); n++)
-		if (!strcmp(pci.address, a->s.info.address)) {
-			const double gt = transfers(pci.link_speed);
-
-			return gt * 1e9 / 8 * (gt < 8 ? 0.8 : 128.0 / 130) * pci.link_width;
-		}
-	return 0;
+	if (strncmp(a->s.info.transport, "vfio", 4) || !find_controller(a->s.info.address, &pci))
+		return 0;
+	gt = transfers(pci.link_speed);
+	return gt * 1e9 / 8 * (gt < 8 ? 0.8 : 128.0 / 130) * pci.link_width;
 }
 
 static void tell_rates(const struct measure *m)

@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /* gpunvme doctor: checks what this machine, a controller and GPUs lack. */
 #include "doctor_machine.h"
+#include "lists.h"
 #include "verbs.h"
 
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* One examination. */
 struct findings {
 	struct gpunvme_check checks[2 * GPUNVME_MAX_CHECKS]; /* of a drive before it is opened, and then */
-	unsigned count;
+	uint32_t count;
 	int ret;
 };
 
@@ -92,16 +94,18 @@ static void show_gpu(const struct gpunvme_gpu_entry *gpu, const struct findings 
 /* How many can be opened. */
 static unsigned examine_gpus(const char *address, struct json_object *list)
 {
-	struct gpunvme_gpu_entry gpu = { .size = sizeof(gpu) };
-	unsigned n, usable = 0;
+	struct gpunvme_gpu_entry *all;
+	uint32_t count = list_gpus(&all), n;
+	unsigned usable = 0;
 
-	for (n = 0; gpunvme_gpu_nth(n, &gpu) == 0; n++) {
+	for (n = 0; n < count; n++) {
 		struct findings f = { .count = GPUNVME_MAX_CHECKS };
 
 		f.ret = gpunvme_doctor_gpu(n, address, f.checks, &f.count);
 		usable += !f.ret;
-		show_gpu(&gpu, &f, list);
+		show_gpu(&all[n], &f, list);
 	}
+	free(all);
 	return usable;
 }
 

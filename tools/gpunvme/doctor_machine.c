@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "doctor_machine.h"
+#include "lists.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -124,11 +125,12 @@ static void check_memlock(struct gpunvme_check *check)
 
 static void check_drives(struct gpunvme_check *check)
 {
-	struct gpunvme_pci_info info = { .size = sizeof(info) };
-	unsigned n = 0, ready = 0;
+	struct gpunvme_pci_info *all;
+	uint32_t n = list_controllers(&all), ready = 0, i;
 
-	for (; !gpunvme_pci_get_info(n, &info); n++)
-		ready += !strcmp(info.driver, "vfio-pci");
+	for (i = 0; i < n; i++)
+		ready += !strcmp(all[i].driver, "vfio-pci");
+	free(all);
 	if (!n)
 		say(check, "drives", "emulated drives need none: soft:ram:1G", "this machine shows no NVMe controller");
 	else if (!ready)
@@ -140,11 +142,9 @@ static void check_drives(struct gpunvme_check *check)
 
 static void check_gpus(struct gpunvme_check *check)
 {
-	struct gpunvme_gpu_entry gpu = { .size = sizeof(gpu) };
-	unsigned n = 0;
+	uint32_t n = 0;
 
-	while (!gpunvme_gpu_nth(n, &gpu))
-		n++;
+	gpunvme_gpu_list(NULL, &n);
 	if (n)
 		say(check, "gpus", NULL, "%u GPU%s, checked below", n, n == 1 ? "" : "s");
 	else

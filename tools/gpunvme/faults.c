@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* gpunvme faults: what the controller in software can do wrong. The table is the library's, by which it reads the URI. */
+#include "lists.h"
 #include "verbs.h"
 
-#include <gpunvme/unstable.h>
-
 #include <stdio.h>
+#include <stdlib.h>
 
 static const char *const kinds[] = {
 	[GPUNVME_FAULT_STATE] = "state",
@@ -17,46 +17,46 @@ static const char *const headings[] = {
 	[GPUNVME_FAULT_CONDITION] = "\nConditions of a fault:",
 };
 
-static void print_text(void)
+static void print_text(const struct gpunvme_fault *f, uint32_t count)
 {
-	struct gpunvme_fault f = GPUNVME_FAULT_INIT;
 	uint32_t kind = UINT32_MAX;
 	char name[64];
 
 	printf("soft:PATH?fault=WORD[:NUMBER][:CONDITION=VALUE...][,WORD...]; of several faults the first that hits a command "
 	       "counts\n\n");
-	for (unsigned n = 0; !gpunvme_fault_nth(n, &f); n++) {
-		if (f.kind != kind)
-			puts(headings[f.kind]);
-		kind = f.kind;
-		snprintf(name, sizeof(name), "%s%s%s", f.word,
+	for (; count--; f++) {
+		if (f->kind != kind)
+			puts(headings[f->kind]);
+		kind = f->kind;
+		snprintf(name, sizeof(name), "%s%s%s", f->word,
 			 kind == GPUNVME_FAULT_CONDITION ? "="
-			 : *f.number			 ? ":"
+			 : *f->number			 ? ":"
 							 : "",
-			 f.number);
-		printf("  %-18s %s\n", name, f.text);
+			 f->number);
+		printf("  %-18s %s\n", name, f->text);
 	}
 }
 
-static void print_json(void)
+static void print_json(const struct gpunvme_fault *f, uint32_t count)
 {
 	struct json_object *json = json_object_new_object(), *list = put_list(json, "faults");
-	struct gpunvme_fault f = GPUNVME_FAULT_INIT;
 
-	for (unsigned n = 0; !gpunvme_fault_nth(n, &f); n++) {
+	for (; count--; f++) {
 		struct json_object *fault = append_object(list);
 
-		put_text(fault, "word", f.word);
-		put_text(fault, "kind", kinds[f.kind]);
-		put_text(fault, "number", f.number);
-		put_count(fault, "max", f.max);
-		put_text(fault, "text", f.text);
+		put_text(fault, "word", f->word);
+		put_text(fault, "kind", kinds[f->kind]);
+		put_text(fault, "number", f->number);
+		put_count(fault, "max", f->max);
+		put_text(fault, "text", f->text);
 	}
 	print_object(json);
 }
 
 int verb_faults(int argc, char **argv)
 {
+	struct gpunvme_fault *all;
+	uint32_t count;
 	int json = 0;
 	const struct option_def defs[] = {
 		{ "json", OPTION_FLAG, &json, 0, NULL, "the result as one JSON object" },
@@ -68,6 +68,8 @@ int verb_faults(int argc, char **argv)
 
 	if (ret != GO_ON)
 		return ret;
-	(json ? print_json : print_text)();
+	count = list_faults(&all);
+	(json ? print_json : print_text)(all, count);
+	free(all);
 	return EXIT_DONE;
 }

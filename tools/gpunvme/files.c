@@ -116,19 +116,42 @@ static void print_name(const char *name)
 	}
 }
 
-static int print_entry(void *ctx, const struct gpunvme_dirent *entry)
+static void print_entry(const struct gpunvme_dirent *entry)
 {
 	const time_t mtime = (time_t)entry->mtime;
 	char when[32] = "?";
 	struct tm tm;
 
-	(void)ctx;
 	if (gmtime_r(&mtime, &tm))
 		strftime(when, sizeof(when), "%Y-%m-%d %H:%M", &tm);
 	printf("%c %12llu %s ", "?-dl"[entry->type & 3], (unsigned long long)entry->bytes, when);
 	print_name(entry->name);
 	putchar('\n');
-	return interrupted ? -EINTR : 0;
+}
+
+static int list_directory(struct files *f)
+{
+	const struct gpunvme_file_opts opts = { .size = sizeof(opts), .partition = f->partition };
+	struct gpunvme_dirent *entries = NULL, *larger;
+	uint32_t room = 0, count = 256;
+	int ret = 0;
+
+	while (!ret && room < count) {
+		larger = realloc(entries, count * sizeof(*entries));
+		if (!larger) {
+			ret = -ENOMEM;
+			break;
+		}
+		entries = larger;
+		room = count;
+		ret = gpunvme_file_list(f->s.dev, f->path, &opts, entries, &count);
+	}
+	for (uint32_t i = 0; i < count && !ret; i++) {
+		print_entry(&entries[i]);
+		ret = interrupted ? -EINTR : 0;
+	}
+	free(entries);
+	return ret;
 }
 
 /* ---- ls --recursive: the table that kernels would have ---- */
@@ -193,15 +216,13 @@ int verb_ls(int argc, char **argv)
 		{ "recursive", OPTION_FLAG, &f.recursive, 0, NULL, "all files below PATH: index, bytes, extents, name" },
 		OPTIONS_END,
 	};
-	struct gpunvme_file_opts opts = GPUNVME_FILE_OPTS_INIT;
 	int ret = open_files(argc, argv, "usage: gpunvme ls URI PATH [options]\n"
 					 "Lists a directory of an unmounted ext4. Times are UTC.", defs,
 			     &f);
 
 	if (ret != GO_ON)
 		return ret;
-	opts.partition = f.partition;
-	ret = f.recursive ? list_all(&f) : gpunvme_file_list(f.s.dev, f.path, &opts, print_entry, NULL);
+	ret = f.recursive ? list_all(&f) : list_directory(&f);
 	if (ret == -EINTR)
 		ret = failed("interrupted");
 	else

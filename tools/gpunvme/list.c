@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* gpunvme list: controllers and GPUs of this machine, and how far they are from each other. */
+#include "lists.h"
 #include "verbs.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 static const char *const distances[] = { "?", "same switch", "same root complex", "same socket", "across sockets" };
 
@@ -100,50 +102,54 @@ static void add_path(struct json_object *json, const char *controller, const str
 static void show_paths(const struct gpunvme_gpu_entry *g, struct json_object *list)
 {
 	static const char *const acs[] = { "", ", bridges redirect to the root (ACS)" };
-	struct gpunvme_pci_info info = { .size = sizeof(info) };
 	struct gpunvme_pci_path path = { .size = sizeof(path) };
+	struct gpunvme_pci_info *all;
+	uint32_t count = list_controllers(&all);
 
-	for (unsigned n = 0; gpunvme_pci_get_info(n, &info) == 0; n++) {
-		if (gpunvme_pci_get_path(g->address, info.address, &path))
+	for (uint32_t i = 0; i < count; i++) {
+		if (gpunvme_pci_get_path(g->address, all[i].address, &path))
 			continue;
 		if (list)
-			add_path(append_object(list), info.address, &path);
+			add_path(append_object(list), all[i].address, &path);
 		else
-			printf("    to %s: %s%s\n", info.address, distances[path.distance], acs[path.redirect > 0]);
+			printf("    to %s: %s%s\n", all[i].address, distances[path.distance], acs[path.redirect > 0]);
 	}
+	free(all);
 }
 
 static void show_controllers(struct json_object *list)
 {
-	struct gpunvme_pci_info info = { .size = sizeof(info) };
-	unsigned n;
+	struct gpunvme_pci_info *all;
+	uint32_t count = list_controllers(&all);
 
-	for (n = 0; gpunvme_pci_get_info(n, &info) == 0; n++) {
+	for (uint32_t i = 0; i < count; i++) {
 		if (list)
-			add_controller(append_object(list), &info);
+			add_controller(append_object(list), &all[i]);
 		else
-			print_controller(&info);
+			print_controller(&all[i]);
 	}
-	if (!n && !list)
+	free(all);
+	if (!count && !list)
 		printf("this machine has no NVMe controllers on its PCI bus\n");
 }
 
 static void show_gpus(struct json_object *list)
 {
-	struct gpunvme_gpu_entry gpu = { .size = sizeof(gpu) };
 	struct json_object *object = NULL;
-	unsigned n;
+	struct gpunvme_gpu_entry *all;
+	uint32_t count = list_gpus(&all);
 
-	for (n = 0; gpunvme_gpu_nth(n, &gpu) == 0; n++) {
+	for (uint32_t i = 0; i < count; i++) {
 		if (list) {
 			object = append_object(list);
-			add_gpu(object, &gpu);
+			add_gpu(object, &all[i]);
 		} else {
-			print_gpu(&gpu);
+			print_gpu(&all[i]);
 		}
-		show_paths(&gpu, list ? put_list(object, "paths") : NULL);
+		show_paths(&all[i], list ? put_list(object, "paths") : NULL);
 	}
-	if (!n && !list)
+	free(all);
+	if (!count && !list)
 		printf("this machine has no GPUs that lanes can run on\n");
 }
 

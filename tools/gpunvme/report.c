@@ -310,9 +310,10 @@ static int write_file(const struct report *r, const char *path)
 /* The first GPU, where none is named. */
 static const char *choose_gpu(void)
 {
-	static struct gpunvme_gpu_entry gpu = { .size = sizeof(gpu) };
+	static struct gpunvme_gpu_entry gpu;
+	uint32_t count = 1;
 
-	return gpunvme_gpu_nth(0, &gpu) || !*gpu.spec ? "cpu" : gpu.spec;
+	return gpunvme_gpu_list(&gpu, &count) || !count || !*gpu.spec ? "cpu" : gpu.spec;
 }
 
 static int make_report(struct report *r, const char *path)

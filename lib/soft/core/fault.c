@@ -373,27 +373,28 @@ int gnv_soft_fault_parse(const char *text, struct gnv_soft_traits *traits, struc
 
 /* ---- The list ---- */
 
-static void describe(struct gpunvme_fault *fault, uint32_t kind, const char *word, const char *number, const char *text)
+static void add(struct gnv_list *list, uint32_t kind, uint32_t max, const char *word, const char *number, const char *text)
 {
-	fault->kind = kind;
-	snprintf(fault->word, sizeof(fault->word), "%s", word);
-	snprintf(fault->number, sizeof(fault->number), "%s", number ? number : "");
-	snprintf(fault->text, sizeof(fault->text), "%s", text);
+	struct gpunvme_fault fault = { .kind = kind, .max = max };
+
+	snprintf(fault.word, sizeof(fault.word), "%s", word);
+	snprintf(fault.number, sizeof(fault.number), "%s", number ? number : "");
+	snprintf(fault.text, sizeof(fault.text), "%s", text);
+	gnv_list_add(list, &fault, sizeof(fault));
 }
 
-int gpunvme_fault_nth(unsigned n, struct gpunvme_fault *fault)
+int gpunvme_fault_list_v(struct gpunvme_fault *to, uint32_t *count, size_t stride)
 {
-	struct gpunvme_fault f = GPUNVME_FAULT_INIT;
+	struct gnv_list list;
+	int ret = gnv_list_begin(&list, to, count, stride, "gpunvme_fault");
 
-	if (n >= GNV_ARRAY_LEN(words) + GNV_ARRAY_LEN(conditions))
-		return gnv_fail(-ENOENT, "there are %zu words of fault=", GNV_ARRAY_LEN(words) + GNV_ARRAY_LEN(conditions));
-	if (n < GNV_ARRAY_LEN(words)) {
-		describe(&f, words[n].sort <= POWER_OF_2 ? GPUNVME_FAULT_STATE : GPUNVME_FAULT_MISHAP, words[n].word,
-			 words[n].number, words[n].text);
-		f.max = words[n].max;
-	} else {
-		n -= (unsigned)GNV_ARRAY_LEN(words);
-		describe(&f, GPUNVME_FAULT_CONDITION, conditions[n].key, conditions[n].value, conditions[n].text);
-	}
-	return gnv_info_copy(fault, &f, gpunvme_fault);
+	if (ret)
+		return ret;
+	for (size_t i = 0; i < GNV_ARRAY_LEN(words); i++)
+		add(&list, words[i].sort <= POWER_OF_2 ? GPUNVME_FAULT_STATE : GPUNVME_FAULT_MISHAP, words[i].max, words[i].word,
+		    words[i].number, words[i].text);
+	for (size_t i = 0; i < GNV_ARRAY_LEN(conditions); i++)
+		add(&list, GPUNVME_FAULT_CONDITION, 0, conditions[i].key, conditions[i].value, conditions[i].text);
+	*count = list.count;
+	return 0;
 }

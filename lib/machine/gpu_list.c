@@ -3,7 +3,7 @@
  * Which GPUs there are. Invariant: no runtime is loaded and no GPU is opened, so listing has no effect, and a GPU that is asleep
  * sleeps on.
  */
-#include "machine/gpu_nth.h"
+#include "machine/gpu_list.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -127,7 +127,7 @@ int gnv_gpus_nth(const char *sys, unsigned n, struct gpunvme_gpu_entry *gpu)
 
 	for (i = 0; i < GNV_ARRAY_LEN(find); i++) {
 		for (at = 0;; at++) {
-			*gpu = (struct gpunvme_gpu_entry){ .size = sizeof(*gpu) };
+			*gpu = (struct gpunvme_gpu_entry){ 0 };
 			if (find[i](sys, at, gpu))
 				break;
 			if (!n--)
@@ -137,11 +137,16 @@ int gnv_gpus_nth(const char *sys, unsigned n, struct gpunvme_gpu_entry *gpu)
 	return -ENOENT;
 }
 
-GPUNVME_API int gpunvme_gpu_nth(unsigned n, struct gpunvme_gpu_entry *user)
+GPUNVME_API int gpunvme_gpu_list_v(struct gpunvme_gpu_entry *to, uint32_t *count, size_t stride)
 {
 	struct gpunvme_gpu_entry gpu;
+	struct gnv_list list;
+	int ret = gnv_list_begin(&list, to, count, stride, "gpunvme_gpu_entry");
 
-	if (gnv_gpus_nth(GNV_SYSFS, n, &gpu))
-		return gnv_fail(-ENOENT, "this machine has no %u GPUs", n + 1);
-	return gnv_info_copy(user, &gpu, gpunvme_gpu_entry);
+	if (ret)
+		return ret;
+	while (!gnv_gpus_nth(GNV_SYSFS, list.count, &gpu))
+		gnv_list_add(&list, &gpu, sizeof(gpu));
+	*count = list.count;
+	return 0;
 }
