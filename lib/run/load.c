@@ -72,25 +72,16 @@ GPUNVME_API int gpunvme_load_run(struct gpunvme_gpu *gpu, const struct gpunvme_d
 {
 	struct gpunvme_load load = GPUNVME_LOAD_INIT;
 	struct gnv_load_args args;
-	struct gnv_run run = {
-		.gpu = gpu, .dq = dq, .queues = queues, .kernel = GNV_KERNEL_LOAD, .args = &args, .args_len = sizeof(args),
-		.args_dq = &args.dq, .args_result = &args.result, .result_size = sizeof(struct gnv_load_result),
-	};
-	int ret = gnv_enter(gpu, gpu && dq && dbuf && user, "gpu, dq, dbuf and load");
+	struct gnv_run run = GNV_RUN_INIT(gpu, dq, queues, GNV_KERNEL_LOAD, &args, struct gnv_load_result);
+	int ret = gnv_run_enter(gpu, dq, dbuf, user, &load, load);
 
-	if (ret)
-		return ret;
-	ret = gnv_opts_copy(&load, user, gpunvme_load);
 	if (!ret)
 		ret = gnv_run_check(gpu, dq, queues, dbuf);
 	if (!ret)
 		ret = prepare(dq, queues, dbuf, &load, &run, &args);
 	if (ret)
 		return ret;
-	run.result = calloc(run.lanes, run.result_size);
-	if (!run.result)
-		return gnv_fail(-ENOMEM, "out of memory");
-	ret = gnv_run_kernel(&run);
+	ret = gnv_run_for_results(&run);
 	if (!ret)
 		ret = add_up(run.result, &run, &args, &load);
 	free(run.result);

@@ -6,6 +6,7 @@
 #include "run/run.h"
 
 #include <errno.h>
+#include <stdlib.h>
 
 #include "util/bits.h"
 #include "util/checked.h"
@@ -151,4 +152,10 @@ int gnv_run_kernel(struct gnv_run *run)
 	}
 	ops->local_free(run->gpu, &run->views, views_len);
 	return ret;
+}
+
+int gnv_run_for_results(struct gnv_run *run)
+{
+	run->result = calloc(run->lanes, run->result_size);
+	return run->result ? gnv_run_kernel(run) : gnv_fail(-ENOMEM, "out of memory");
 }

@@ -4,6 +4,8 @@
 #define GNV_RUN_RUN_H
 
 #include "gpu/gpu.h"
+#include "util/entry.h"
+#include "util/opts.h"
 
 #define GNV_RUN_LANES_MAX 65536u
 
@@ -24,6 +26,23 @@ struct gnv_run {
 	struct gnv_gpu_range views, results;
 	uint64_t seen; /* of the queues' positions */
 };
+#define GNV_RUN_INIT(gpu_, dq_, queues_, kernel_, args_, result_) \
+	{ .gpu = (gpu_), .dq = (dq_), .queues = (queues_), .kernel = (kernel_), .args = (args_), .args_len = sizeof(*(args_)), \
+	  .args_dq = &(args_)->dq, .args_result = &(args_)->result, .result_size = sizeof(result_) }
+
+static inline int gnv_run_opts(int ret, void *known, size_t size, const void *user, const char *what)
+{
+	return ret ? ret : gnv_sized_in(known, size, user, what);
+}
+
+/*
+ * gnv_run_enter() - begin a public function with threads, views, a buffer and what to do, all of which must be given
+ * @known: struct gpunvme_NAME with its defaults, over which come the options of @user
+ * Return: 0; -EINVAL, -ECHILD, with the error message.
+ */
+#define gnv_run_enter(gpu, dq, dbuf, user, known, name) \
+	gnv_run_opts(gnv_enter(gpu, (gpu) && (dq) && (dbuf) && (user), "gpu, dq, dbuf and " #name), \
+		     1 ? (known) : (struct gpunvme_##name *)0, sizeof(struct gpunvme_##name), user, "gpunvme_" #name)
 
 /* Is it the head of a view of this kind, which @maker fills? Return: 0; -EPROTONOSUPPORT another version, or none; -EINVAL. */
 int gnv_run_check_head(const struct gpunvme_head *head, enum gpunvme_kind kind, const char *maker);
@@ -46,5 +65,8 @@ int gnv_run_check_range(const struct gpunvme_dq *dq, uint32_t queues, const stru
  * Return: 0, -ENOMEM, -ETIMEDOUT, -EIO.
  */
 int gnv_run_kernel(struct gnv_run *run);
+
+/* As gnv_run_kernel(), with room for results, which the caller frees in any case. */
+int gnv_run_for_results(struct gnv_run *run);
 
 #endif

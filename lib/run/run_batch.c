@@ -88,11 +88,8 @@ GPUNVME_API int gpunvme_run_batch(struct gpunvme_gpu *gpu, const struct gpunvme_
 {
 	struct gpunvme_batch batch = GPUNVME_BATCH_INIT;
 	struct gpunvme_batch_cmd *cmd;
-	int ret = gnv_enter(gpu, gpu && dq && dbuf && user, "gpu, dq, dbuf and batch");
+	int ret = gnv_run_enter(gpu, dq, dbuf, user, &batch, batch);
 
-	if (ret)
-		return ret;
-	ret = gnv_opts_copy(&batch, user, gpunvme_batch);
 	if (!ret)
 		ret = check_counts(&batch, queues);
 	if (!ret)

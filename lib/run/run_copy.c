@@ -73,15 +73,9 @@ GPUNVME_API int gpunvme_run_copy(struct gpunvme_gpu *gpu, const struct gpunvme_d
 {
 	struct gpunvme_copy copy = GPUNVME_COPY_INIT;
 	struct gnv_copy_args args;
-	struct gnv_run run = {
-		.gpu = gpu, .dq = dq, .queues = queues, .kernel = GNV_KERNEL_COPY, .args = &args, .args_len = sizeof(args),
-		.args_dq = &args.dq, .args_result = &args.result, .result_size = sizeof(struct gnv_copy_result),
-	};
-	int ret = gnv_enter(gpu, gpu && dq && dbuf && user, "gpu, dq, dbuf and copy");
+	struct gnv_run run = GNV_RUN_INIT(gpu, dq, queues, GNV_KERNEL_COPY, &args, struct gnv_copy_result);
+	int ret = gnv_run_enter(gpu, dq, dbuf, user, &copy, copy);
 
-	if (ret)
-		return ret;
-	ret = gnv_opts_copy(&copy, user, gpunvme_copy);
 	if (ret)
 		return ret;
 	copy.failed_lba = copy.failed_nblocks = 0; /* the caller may use the structure again */
@@ -91,10 +85,7 @@ GPUNVME_API int gpunvme_run_copy(struct gpunvme_gpu *gpu, const struct gpunvme_d
 		ret = prepare(dq, queues, dbuf, &copy, &run, &args);
 	if (ret)
 		return ret;
-	run.result = calloc(run.lanes, run.result_size);
-	if (!run.result)
-		return gnv_fail(-ENOMEM, "out of memory");
-	ret = gnv_run_kernel(&run);
+	ret = gnv_run_for_results(&run);
 	if (!ret)
 		ret = first_failure(run.result, run.lanes, &copy);
 	free(run.result);
