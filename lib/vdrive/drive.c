@@ -81,7 +81,7 @@ static int fill_structure(struct gnv_vdrive *d)
 	if (!ret)
 		ret = d->exec->ops->poke(d->exec, GNV_VD_AT(d, rules), &d->t.soft.config.rules, sizeof(d->t.soft.config.rules));
 	if (!ret)
-		ret = gnv_vdrive_poke32(d, GNV_VD_AT(d, judged), d->t.soft.faulty);
+		ret = gnv_vdrive_poke32(d, GNV_VD_AT(d, judged), gnv_vdrive_judged(&d->t.soft.config));
 	if (!ret)
 		ret = gnv_vdrive_poke32(d, GNV_VD_AT(d, workers), d->workers);
 	if (!ret)

@@ -136,6 +136,7 @@ int gnv_vdrive_unmap(struct gnv_soft *soft, const struct gnv_soft_map *map);
 
 /* Check that this engine can inject all faults of fault=. Return: 0; -EINVAL with an error message. */
 int gnv_vdrive_check_faults(const struct gnv_soft_config *config);
+enum gnv_vd_judged gnv_vdrive_judged(const struct gnv_soft_config *config);
 
 /* ---- link.c ---- */
 

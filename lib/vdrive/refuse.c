@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Words of fault= that this engine does not inject. They need memory between the drive's and the host's, a second completion, or
- * state that I/O queues share with the admin queue, which another engine runs.
+ * Words of fault= that this engine does not inject, or to one command at a time. The former need memory between the drive's and
+ * the host's, a second completion, or state that I/O queues share with the admin queue, which another engine runs.
  */
 #include <errno.h>
 
@@ -42,4 +42,13 @@ int gnv_vdrive_check_faults(const struct gnv_soft_config *config)
 		if (refused[i].verdict ? has_rule(&config->rules, refused[i].verdict) : gnv_soft_has(&config->traits, refused[i].trait))
 			return gnv_fail(-EINVAL, "fault=%s: a drive soft:vram: does not inject it; use soft:ram:SIZE or an image", refused[i].word);
 	return 0;
+}
+
+enum gnv_vd_judged gnv_vdrive_judged(const struct gnv_soft_config *config)
+{
+	const struct gnv_soft_rules *rules = &config->rules;
+
+	if (has_rule(rules, GNV_SOFT_STUCK) || has_rule(rules, GNV_SOFT_CFS) || has_rule(rules, GNV_SOFT_ONES))
+		return GNV_VD_ONE_BY_ONE;
+	return rules->count ? GNV_VD_TOGETHER : GNV_VD_UNJUDGED;
 }

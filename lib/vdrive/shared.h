@@ -45,6 +45,13 @@ struct gnv_vd_placed {
 	uint32_t slot[GNV_VD_REGIONS];
 };
 
+/* How the rules of fault= judge commands. */
+enum gnv_vd_judged {
+	GNV_VD_UNJUDGED,
+	GNV_VD_TOGETHER,  /* those of a turn */
+	GNV_VD_ONE_BY_ONE /* a rule may stop the queue, so nothing after its command may have been fetched */
+};
+
 enum gnv_vd_sq_flags {
 	GNV_VD_CLOSED = 1, /* fetch nothing, complete parked commands */
 	GNV_VD_GONE = 2	   /* fetch nothing, discard parked commands */
@@ -175,7 +182,7 @@ struct gnv_vd {
 	uint64_t stay_since; /* when the first team saw that launches stay (atomic); the host writes 0 before */
 	uint64_t hook;	    /* a struct gnv_soft_fault; on CPU threads only */
 	uint32_t workers;
-	uint32_t judged; /* rules has entries */
+	uint32_t judged; /* enum gnv_vd_judged */
 	struct gnv_soft_rules rules;
 	struct gnv_vd_view view;
 	struct gnv_vd_dma dma;

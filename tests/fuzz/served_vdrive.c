@@ -167,7 +167,7 @@ static void be_bad(void)
 	verdict = config->rules.count ? config->rules.rule[0].verdict : GNV_SOFT_GO;
 	soft->faulty = config->rules.count;
 	shared()->rules = config->rules;
-	shared()->judged = soft->faulty;
+	shared()->judged = gnv_vdrive_judged(config);
 	m.forgets = gnv_soft_has(&config->traits, GNV_SOFT_LISTS_HANG) || verdict == GNV_SOFT_DROP || verdict == GNV_SOFT_STUCK ||
 		    verdict == GNV_SOFT_CFS;
 }

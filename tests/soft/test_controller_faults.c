@@ -112,6 +112,16 @@ static void the_seed_decides(void **state)
 	assert_int_equal(hits[3], 20);
 }
 
+/* A share of 1 in 2^32, without a seed. */
+static void a_small_share_spares_the_first(void **state)
+{
+	unsigned hits;
+
+	(void)state;
+	pattern("status:6:p=0.0000000003", &hits);
+	assert_int_equal(hits, 0);
+}
+
 /* ---- What a completion says ---- */
 
 static void statuses_go_out_as_asked(void **state)
@@ -497,6 +507,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(conditions_choose),
 		cmocka_unit_test(the_seed_decides),
+		cmocka_unit_test(a_small_share_spares_the_first),
 		cmocka_unit_test(statuses_go_out_as_asked),
 		cmocka_unit_test(completions_name_others),
 		cmocka_unit_test(completions_come_twice_late_or_never),

@@ -136,6 +136,58 @@ static void commands_that_overtake_are_all_there(void **state)
 	free(rings);
 }
 
+/* Rules hit those commands that they would hit one after the other, in the order of the queue, though many are judged at once. */
+static void commands_are_judged_in_order(void **state)
+{
+	struct gnv_soft_config config =
+		config_of("status:0x281:p=0.3:after=5:count=40,status:0x182:lba=100-279:p=0.4,delay:100:p=0.5,seed:7");
+	struct gnv_soft_rules rules = config.rules;
+	struct rawhost_queue q;
+	uint16_t expected[MANY];
+	struct gpunvme_sqe sqe;
+	struct gpunvme_mem mem;
+	struct gpunvme_cqe cqe;
+	uint32_t number;
+	char *rings;
+	unsigned i;
+
+	(void)state;
+	assert_int_equal(gnv_vdrive_judged(&config), GNV_VD_TOGETHER);
+	rawhost_start(&host, &config);
+	for (i = 0; i < MANY; i++) {
+		sqe = rawhost_rw(&host, GPUNVME_IO_READ, i, 1, i * 512);
+		expected[i] = 0;
+		if (gnv_soft_fault_judge(&rules, 2, &sqe, &expected[i], &number) != GNV_SOFT_FAIL)
+			expected[i] = 0;
+	}
+	make_long_pair(&q, &rings, &mem);
+	read_many(&q);
+	for (i = 0; i < MANY; i++) {
+		assert_true(rawhost_reap(&host, &q, &cqe, RAWHOST_SOON, true));
+		assert_in_range(cqe.cid, 0, MANY - 1);
+		assert_int_equal(cqe.status >> 1 & GPUNVME_ST_CODE, expected[cqe.cid]);
+		expected[cqe.cid] = UINT16_MAX; /* it does not come twice */
+	}
+	rawhost_close(&host);
+	free(rings);
+}
+
+/* Those after which nothing of the queue is taken are judged alone. */
+static void a_rule_that_ends_a_queue_judges_alone(void **state)
+{
+	static const char *const alone[] = { "stuck", "cfs:p=0.5", "delay:5,ones" };
+	struct gnv_soft_config config;
+	unsigned i;
+
+	(void)state;
+	for (i = 0; i < GNV_ARRAY_LEN(alone); i++) {
+		config = config_of(alone[i]);
+		assert_int_equal(gnv_vdrive_judged(&config), GNV_VD_ONE_BY_ONE);
+	}
+	config = config_of("hot");
+	assert_int_equal(gnv_vdrive_judged(&config), GNV_VD_UNJUDGED);
+}
+
 /*
  * A reset while commands wait leaves nothing of them: no completion comes afterwards, and memory can be unmapped
  * (rawhost_close()).
@@ -543,6 +595,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(commands_outlive_slices),
 		cmocka_unit_test(commands_that_overtake_are_all_there),
+		cmocka_unit_test(commands_are_judged_in_order),
+		cmocka_unit_test(a_rule_that_ends_a_queue_judges_alone),
 		cmocka_unit_test(a_reset_ends_what_waits),
 		cmocka_unit_test(deallocate_is_bounded),
 		cmocka_unit_test(compare_sees_each_byte),

@@ -58,7 +58,7 @@ struct gnv_soft_rule {
 	uint64_t first, last; /* the blocks; all of them are any command, also one that has none */
 	uint64_t p;	 /* of 2^32 */
 	uint64_t after, count; /* matches that are let off, hits; 0: no end */
-	uint64_t matched, hits; /* atomic */
+	uint64_t matched, hits; /* atomic; hits are counted where count limits them */
 };
 
 struct gnv_soft_rules {
@@ -75,6 +75,16 @@ int gnv_soft_fault_parse(const char *text, struct gnv_soft_traits *traits, struc
  */
 enum gnv_soft_verdict gnv_soft_fault_judge(struct gnv_soft_rules *rules, uint16_t sqid, const struct gpunvme_sqe *cmd,
 					   uint16_t *status, uint32_t *number);
+
+/*
+ * Its parts, for an engine that judges many commands at once: it numbers, by rules and in the order of the queue, those that the
+ * rule is for and no earlier one has hit.
+ */
+bool gnv_soft_fault_is_for(const struct gnv_soft_rule *rule, uint16_t sqid, const struct gpunvme_sqe *cmd);
+/* @n: the number, from 0. Return: the rule hits it, unless it has hit rule->count others. */
+bool gnv_soft_fault_draw(const struct gnv_soft_rules *rules, const struct gnv_soft_rule *rule, uint64_t n, uint32_t *random);
+/* Return: the verdict; as gnv_soft_fault_judge(). */
+enum gnv_soft_verdict gnv_soft_fault_befall(const struct gnv_soft_rule *rule, uint32_t random, uint16_t *status, uint32_t *number);
 
 /* The same for CC.EN, which the host has just set or cleared: GO, UNREADY, DIES, HOLDS. */
 enum gnv_soft_verdict gnv_soft_fault_judge_enable(struct gnv_soft_rules *rules, bool set);

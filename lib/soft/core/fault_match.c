@@ -15,7 +15,7 @@ static bool touches(const struct gnv_soft_rule *rule, const struct gpunvme_sqe *
 	return lba <= rule->last && lba + (cmd->cdw12 & GPUNVME_RW_NLB_0B) >= rule->first;
 }
 
-static bool matches(const struct gnv_soft_rule *rule, uint16_t sqid, const struct gpunvme_sqe *cmd)
+bool gnv_soft_fault_is_for(const struct gnv_soft_rule *rule, uint16_t sqid, const struct gpunvme_sqe *cmd)
 {
 	bool moves = cmd->opc == GPUNVME_IO_READ || cmd->opc == GPUNVME_IO_WRITE;
 
@@ -26,16 +26,31 @@ static bool matches(const struct gnv_soft_rule *rule, uint16_t sqid, const struc
 	return (rule->op == GNV_SOFT_ANY || rule->op == cmd->opc) && (!sqid || touches(rule, cmd));
 }
 
+/* One is added to n, because the mix of 0 is 0, which is less than any share. */
+bool gnv_soft_fault_draw(const struct gnv_soft_rules *rules, const struct gnv_soft_rule *rule, uint64_t n, uint32_t *random)
+{
+	const uint64_t drawn = gnv_mix(gnv_mix((uint64_t)rules->seed << 8 | (uint64_t)(rule - rules->rule)) + n + 1);
+
+	*random = (uint32_t)(drawn >> 32);
+	return n >= rule->after && (uint32_t)drawn < rule->p;
+}
+
+enum gnv_soft_verdict gnv_soft_fault_befall(const struct gnv_soft_rule *rule, uint32_t random, uint16_t *status, uint32_t *number)
+{
+	*status = (uint16_t)rule->number;
+	*number = rule->verdict == GNV_SOFT_FLIP ? random : rule->number;
+	if (rule->verdict == GNV_SOFT_SHUFFLE)
+		*number = random % (rule->number + 1);
+	return rule->verdict;
+}
+
 /* Is the next one that matches hit? *random is its own. */
 static bool strikes(struct gnv_soft_rules *rules, struct gnv_soft_rule *rule, uint32_t *random)
 {
-	uint64_t n = __atomic_fetch_add(&rule->matched, 1, __ATOMIC_RELAXED);
-	uint64_t drawn = gnv_mix(gnv_mix((uint64_t)rules->seed << 8 | (uint64_t)(rule - rules->rule)) + n);
+	const uint64_t n = __atomic_fetch_add(&rule->matched, 1, __ATOMIC_RELAXED);
 
-	*random = (uint32_t)(drawn >> 32);
-	if (n < rule->after || (uint32_t)drawn >= rule->p)
-		return false;
-	return __atomic_fetch_add(&rule->hits, 1, __ATOMIC_RELAXED) < rule->count || !rule->count;
+	return gnv_soft_fault_draw(rules, rule, n, random) &&
+	       (!rule->count || __atomic_fetch_add(&rule->hits, 1, __ATOMIC_RELAXED) < rule->count);
 }
 
 enum gnv_soft_verdict gnv_soft_fault_judge(struct gnv_soft_rules *rules, uint16_t sqid, const struct gpunvme_sqe *cmd,
@@ -44,15 +59,9 @@ enum gnv_soft_verdict gnv_soft_fault_judge(struct gnv_soft_rules *rules, uint16_
 	struct gnv_soft_rule *rule;
 	uint32_t random;
 
-	for (rule = rules->rule; rule < rules->rule + rules->count; rule++) {
-		if (!matches(rule, sqid, cmd) || !strikes(rules, rule, &random))
-			continue;
-		*status = (uint16_t)rule->number;
-		*number = rule->verdict == GNV_SOFT_FLIP ? random : rule->number;
-		if (rule->verdict == GNV_SOFT_SHUFFLE)
-			*number = random % (rule->number + 1);
-		return rule->verdict;
-	}
+	for (rule = rules->rule; rule < rules->rule + rules->count; rule++)
+		if (gnv_soft_fault_is_for(rule, sqid, cmd) && strikes(rules, rule, &random))
+			return gnv_soft_fault_befall(rule, random, status, number);
 	return GNV_SOFT_GO;
 }
 

@@ -24,6 +24,9 @@
 #define gnv_soft_mishap_io vd_soft_mishap_io
 #define gnv_soft_mishap_data vd_soft_mishap_data
 #define gnv_soft_mishap_entry vd_soft_mishap_entry
+#define gnv_soft_fault_is_for vd_soft_fault_is_for
+#define gnv_soft_fault_draw vd_soft_fault_draw
+#define gnv_soft_fault_befall vd_soft_fault_befall
 #define gnv_soft_fault_judge vd_soft_fault_judge
 #define gnv_soft_fault_judge_enable vd_soft_fault_judge_enable
 #define gnv_soft_timing_init vd_soft_timing_init

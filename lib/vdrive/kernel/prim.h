@@ -73,25 +73,19 @@ static inline uint64_t vd_hook(const struct gnv_vd *vd)
 #endif
 }
 
-/*
- * One lane: let a test judge this command in place of the rules, on CPU threads only. Return: it did, and set the results.
- */
-static inline bool vd_judge(uint64_t hook, const struct gnv_soft_cmd *cmd, enum gnv_soft_verdict *verdict, uint16_t *status,
-			    uint32_t *number)
+/* One lane: let a test's function judge a command, on CPU threads only. Return: its verdict. */
+static inline enum gnv_soft_verdict vd_judge(uint64_t hook, const struct gnv_soft_cmd *cmd, uint16_t *status, uint32_t *number)
 {
 #if defined(VD_HOOKS)
 	const struct gnv_soft_fault *fault = (const struct gnv_soft_fault *)(uintptr_t)hook;
 
-	if (fault)
-		*verdict = fault->decide(fault->ctx, cmd->qid, &cmd->sqe, status, number);
-	return fault;
+	return fault->decide(fault->ctx, cmd->qid, &cmd->sqe, status, number);
 #else
 	(void)hook;
 	(void)cmd;
-	(void)verdict;
 	(void)status;
 	(void)number;
-	return false;
+	return GNV_SOFT_GO;
 #endif
 }
 

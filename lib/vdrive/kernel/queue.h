@@ -8,6 +8,7 @@
 #define GNV_VDRIVE_QUEUE_H
 
 #include "vdrive/kernel/end.h"
+#include "vdrive/kernel/judge.h"
 
 /* ---- Doorbells ---- */
 
@@ -100,22 +101,6 @@ static inline void fetch(struct turn *t, uint32_t n)
 
 /* ---- Begin; one lane for each command ---- */
 
-static VD_RARE enum gnv_soft_next meet_fault(uint64_t hook, struct gnv_soft_cmd *cmd)
-{
-	enum gnv_soft_verdict verdict;
-	uint16_t status = 0;
-	uint32_t number = 0;
-
-	if (cmd->stalled) { /* it has been judged already */
-		cmd->stalled = false;
-		cmd->post_at = 0;
-		return GNV_SOFT_STEP;
-	}
-	if (!vd_judge(hook, cmd, &verdict, &status, &number))
-		verdict = gnv_soft_fault_judge(cmd->io->rules, cmd->qid, &cmd->sqe, &status, &number);
-	return verdict == GNV_SOFT_GO ? GNV_SOFT_STEP : gnv_soft_carry_out(cmd, verdict, status, number, vd_now());
-}
-
 /* One lane: set the time of the completion, as lib/soft/engine does, so that a queue draws the same latencies in both. */
 static void take_time(const struct turn *t, struct gnv_soft_cmd *cmd, uint64_t number)
 {
@@ -129,12 +114,9 @@ static void take_time(const struct turn *t, struct gnv_soft_cmd *cmd, uint64_t n
 	cmd->timed = true;
 }
 
-static enum gnv_soft_next begin(const struct turn *t, struct gnv_soft_cmd *cmd, uint64_t number)
+/* One lane: go on with a command that has begun, after the faults. */
+static enum gnv_soft_next go_on(const struct turn *t, struct gnv_soft_cmd *cmd, uint64_t number, enum gnv_soft_next next)
 {
-	enum gnv_soft_next next = gnv_soft_io_begin(cmd);
-
-	if (next == GNV_SOFT_STEP && (t->vd->judged || t->hook))
-		next = meet_fault(t->hook, cmd);
 	if (next == GNV_SOFT_STEP && t->vd->view.timing.on)
 		take_time(t, cmd, number);
 	if (next == GNV_SOFT_STEP)
@@ -162,17 +144,27 @@ static inline void note_asked(const struct turn *t)
 
 static inline void begin_all(struct turn *t)
 {
+	enum gnv_soft_next next;
 	struct gnv_soft_cmd *cmd;
-	uint64_t number;
-	uint32_t i;
+	uint32_t at, i;
+	bool begins;
 
-	for (i = vd_lane(); i < t->n; i += VD_WIDTH) {
+	for (at = 0; at < t->n; at += VD_WIDTH) {
+		i = at + vd_lane();
 		cmd = &t->work->cmd[i];
-		cmd->data = &t->work->data[i];
-		cmd->data->room = &t->worker->room[i];
-		cmd->data->dma = &t->vd->dma;
-		number = t->s.drawn + i + 1 - gnv_min(i + 1, t->due); /* of new commands only */
-		t->work->next[i] = (uint8_t)(i >= t->due || cmd->stalled ? begin(t, cmd, number) : GNV_SOFT_END);
+		begins = i < t->n && (i >= t->due || cmd->stalled);
+		if (i < t->n) {
+			cmd->data = &t->work->data[i];
+			cmd->data->room = &t->worker->room[i];
+			cmd->data->dma = &t->vd->dma;
+		}
+		next = begins ? gnv_soft_io_begin(cmd) : GNV_SOFT_END;
+		if (t->vd->judged || t->hook)
+			next = meet_faults(t->hook, &t->vd->rules, cmd, next);
+		if (begins) /* the number counts new commands only */
+			next = go_on(t, cmd, t->s.drawn + i + 1 - gnv_min(i + 1, t->due), next);
+		if (i < t->n)
+			t->work->next[i] = (uint8_t)next;
 	}
 	t->s.drawn += t->n - t->due;
 	vd_meet();
@@ -312,13 +304,19 @@ static inline void look(const struct turn *t, uint32_t word[VD_LOOKS])
 	vd_look(at, word);
 }
 
+/* Return: a rule may stop the queue, or a test judges. */
+static inline bool is_one_by_one(const struct turn *t)
+{
+	return t->vd->judged == GNV_VD_ONE_BY_ONE || t->hook;
+}
+
 /* One lane: count the turn. @left: commands of the queue were not fetched although the completion queue has room for them. */
 static inline void note_turn(const struct turn *t, bool left)
 {
 	struct gnv_vd_pace *pace = &t->worker->pace;
 
 	vd_put64(&pace->turns, pace->turns + 1);
-	if (left && !t->vd->judged && !t->hook && gnv_soft_timing_is_idle(&t->vd->view.timing, t->now))
+	if (left && !is_one_by_one(t) && gnv_soft_timing_is_idle(&t->vd->view.timing, t->now))
 		vd_put64(&pace->starved, pace->starved + 1);
 }
 
@@ -331,7 +329,7 @@ static inline void gather(struct turn *t, uint32_t waits, uint32_t room)
 	t->due = t->n = take_due(t->sq, &s, t->work, t->now, (uint32_t)gnv_min(room, GNV_VD_BATCH));
 	t->s = s;
 	n = (uint32_t)gnv_min(gnv_min(waits, GNV_VD_BATCH - t->n), gnv_min(room - t->n, t->sq->parked_max - t->s.parked - t->n));
-	if (t->vd->judged || t->hook) /* one at a time, because rules judge in the order of the queue and may stop it */
+	if (is_one_by_one(t))
 		n = (uint32_t)gnv_min(n, 1);
 	if (t->vd->view.timing.on && !t->s.stuck && vd_lane() == 0)
 		note_turn(t, n < gnv_min(waits, room - t->n));
