@@ -40,6 +40,10 @@
 #include "chains/step.h"
 #include "chains/waves.h"
 
+#ifndef RESIDENT
+#define RESIDENT 1 /* blocks of GPU threads on a multiprocessor: 2 for more than 2,112 queries at a time on an H200 */
+#endif
+
 const char *const program = "search_drive";
 
 static const char usage[] = "usage: search_drive URI IMAGE [--ways THREADS:QUEUES:QUERIES,..] [--runs N] [--list N] [--seconds S]";
@@ -116,7 +120,7 @@ over:
 }
 
 #ifdef __CUDACC__
-template <uint32_t BYTES> __global__ static void __launch_bounds__(BLOCK, 1) walk(const struct job j)
+template <uint32_t BYTES> __global__ static void __launch_bounds__(BLOCK, RESIDENT) walk(const struct job j)
 {
 	uint32_t slot = threadIdx.x / WARP, chain = blockIdx.x * SLOTS + slot;
 	__shared__ struct gpunvme_dq own[SLOTS];
