@@ -799,6 +799,24 @@ static void a_small_gpu(void **state)
 	driver->processors = 132;
 }
 
+/* Each has its own blocks, and one that is closed takes nothing from the other. */
+static void two_drives_on_one_gpu(void **state)
+{
+	static struct rig first, second;
+
+	(void)state;
+	open_rig(&first, DRIVE, "cuda:0");
+	open_rig(&second, DRIVE, "cpu");
+	write_and_read(&first);
+	memset(gpunvme_mem_ptr(second.pair.mem), 0xff, COMMANDS * 4096);
+	move_all(&second, GPUNVME_IO_READ);
+	assert_int_equal(((unsigned char *)gpunvme_mem_ptr(second.pair.mem))[0], 0);
+	write_and_read(&second);
+	close_rig(&first);
+	write_and_read(&second);
+	close_rig(&second);
+}
+
 /* What a child of fork() does with the drive: nothing, and its parent does not notice. */
 static void a_child_leaves_it_alone(void **state)
 {
@@ -842,6 +860,7 @@ static void drives_that_cannot_be_are_refused(void **state)
 		{ "soft:vram:4M?on=cuda:1x", "number of a GPU must follow", -EINVAL },
 		{ "soft:vram:4M?on=cuda:77", "numbered from 0", -ENODEV },
 		{ "soft:vram:4M?on=cuda:0&slice=0", "slice=1 or more", -EINVAL },
+		{ "soft:vram:60000000G?on=cuda:0", "use a smaller size", -ENOMEM },
 	};
 	struct gpunvme_dev *dev;
 	size_t i;
@@ -894,6 +913,7 @@ int main(void)
 		cmocka_unit_test_teardown(the_context_of_a_served_drive_ends, check),
 		cmocka_unit_test_teardown(refused_memory_of_a_client_stays, check),
 		cmocka_unit_test_teardown(a_small_gpu, check),
+		cmocka_unit_test_teardown(two_drives_on_one_gpu, check),
 		cmocka_unit_test_teardown(a_child_leaves_it_alone, check),
 		cmocka_unit_test_teardown(the_link_is_the_slower_one, check),
 		cmocka_unit_test_teardown(drives_that_cannot_be_are_refused, check),

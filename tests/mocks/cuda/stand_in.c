@@ -790,6 +790,8 @@ PUBLIC int cuMemAllocAsync(gnv_cuda_ptr *at, size_t len, void *stream)
 	(void)stream;
 	ASKED_UNSAFE(true);
 	*at = (uintptr_t)aligned_alloc(256, (len + 255) & ~(size_t)255);
+	if (!*at)
+		return GNV_CUDA_OUT_OF_MEMORY;
 	pthread_mutex_lock(&lock);
 	for (i = 0; i < ALLOCATIONS - 1 && allocated[i].ptr; i++)
 		;
