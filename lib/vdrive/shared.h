@@ -148,6 +148,7 @@ struct gnv_vd_worker {
 	uint32_t first; /* host: its first submission queue; 0: none */
 	uint32_t reserved;
 	uint64_t looked; /* when its last pass began */
+	uint64_t lead;	 /* ns from the look for parked commands that are due to their completions, a mean of turns */
 	struct gnv_vd_pace pace;
 	struct gnv_soft_counters counters;
 	struct gnv_vd_room room[GNV_VD_BATCH];

@@ -78,7 +78,23 @@ static void read_many(struct rawhost_queue *q)
 
 /* ---- Commands in flight live in the drive's memory: slices end whatever is in flight ---- */
 
-/* Delays of 3 ms and slices of 100 us: each command waits over many launches. Those of one delay end in the order of the queue. */
+/* Of the worker that knows the longest one. */
+static uint64_t lead(void)
+{
+	const struct gnv_vdrive *d = gnv_vdrive_of(host.soft);
+	const struct gnv_vd *vd = (const struct gnv_vd *)(uintptr_t)d->vd;
+	uint64_t longest = 0;
+	uint32_t i;
+
+	for (i = 0; i < d->workers; i++)
+		longest = gnv_max(longest, __atomic_load_n(&vd->worker[i].lead, __ATOMIC_RELAXED));
+	return longest;
+}
+
+/*
+ * Delays of 3 ms and slices of 100 us: each command waits over many launches. Those of one delay end in the order of the queue, and a
+ * worker learns how long it takes to post them.
+ */
 static void commands_outlive_slices(void **state)
 {
 	struct gnv_soft_config config = config_of("delay:3000:op=read");
@@ -97,12 +113,14 @@ static void commands_outlive_slices(void **state)
 		assert_int_equal(rw(GPUNVME_IO_WRITE, i, 1, 0), 0);
 	}
 	read_many(&q);
+	assert_int_equal(lead(), 0);
 	for (i = 0; i < MANY; i++) {
 		assert_true(rawhost_reap(&host, &q, &cqe, RAWHOST_SOON, true));
 		assert_int_equal(cqe.cid, i);
 		assert_int_equal(cqe.status >> 1, 0);
 		assert_true(rawhost_is_filled(&host, i * 512, 512, i));
 	}
+	assert_in_range(lead(), 1, 16000);
 	assert_int_equal(rawhost_admin(&(struct gpunvme_sqe){ .opc = GPUNVME_ADMIN_DELETE_SQ, .cdw10 = 2 }, NULL), 0);
 	assert_int_equal(rawhost_admin(&(struct gpunvme_sqe){ .opc = GPUNVME_ADMIN_DELETE_CQ, .cdw10 = 2 }, NULL), 0);
 	assert_int_equal(host.space->ops->unmap(host.space, q.sq_iova, 65536), 0);

@@ -30,6 +30,7 @@ struct turn {
 	struct gnv_vd_sq_state s; /* the same in all lanes, which change it in the same way; put_back() stores it */
 	struct gnv_vd_cq_state c;
 	uint64_t now, looked;
+	uint64_t took; /* when it looked for parked commands that are due */
 	uint64_t hook;
 	uint32_t due; /* commands of the batch that were parked; they are its first ones */
 	uint32_t n;
@@ -101,8 +102,8 @@ static inline void put_entry(const struct turn *t, const struct gnv_soft_cmd *cm
 }
 
 /*
- * One lane. Return: the command has ended and its completion is due. The time is the one that take_due() used. By a later time, a
- * new command could complete before parked ones that are also due.
+ * One lane. Return: the command has ended and its completion is due. The time is not after the one that take_due() used. By a later
+ * one, a new command could complete before parked ones that are also due.
  */
 static inline bool is_due(const struct turn *t, uint32_t i)
 {
@@ -123,6 +124,26 @@ static inline void note_late(const struct turn *t)
 			late += now - cmd->post_at;
 	}
 	vd_add64(&t->worker->pace.late, pace_of(late));
+}
+
+#define LEAD_MAX_NS 16000u
+
+/*
+ * One lane: a turn takes commands that are due when it posts its completions, so it takes them some time before. Learn that time.
+ */
+static inline void learn_lead(const struct turn *t)
+{
+	const int64_t took = (int64_t)gnv_min(vd_now() - t->took, LEAD_MAX_NS), lead = (int64_t)t->worker->lead;
+
+	t->worker->lead = (uint64_t)(lead + (took - lead) / 8);
+}
+
+/* One lane: a command that was taken before its time ends at its time. */
+static inline void await_time(const struct turn *t, const struct gnv_soft_cmd *cmd)
+{
+	if (!t->closing)
+		while (cmd->post_at > vd_now())
+			;
 }
 
 /* Move the tail past the entries of @place completions. */
@@ -153,6 +174,8 @@ static inline void end_all(struct turn *t)
 		vd_fence(); /* the one of the turn */
 	if (t->vd->view.timing.on)
 		note_late(t);
+	if (t->due && !t->closing && vd_lane() == 0)
+		learn_lead(t);
 	for (at = 0; at < t->n; at += VD_WIDTH) {
 		i = at + vd_lane();
 		in = i < t->n;
@@ -160,6 +183,8 @@ static inline void end_all(struct turn *t)
 		if (in && t->work->next[i] == GNV_SOFT_END && t->work->cmd[i].status & GPUNVME_ST_CODE)
 			note_error(t->vd, &t->work->cmd[i]);
 		rank = vd_rank(yes, &all);
+		if (yes && i < t->due)
+			await_time(t, &t->work->cmd[i]);
 		if (yes)
 			put_entry(t, &t->work->cmd[i], place + rank);
 		place += all;

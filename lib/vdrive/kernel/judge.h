@@ -58,7 +58,9 @@ static VD_RARE enum gnv_soft_next meet_faults(uint64_t hook, struct gnv_soft_rul
 	const bool begins = next == GNV_SOFT_STEP, yes = begins && !cmd->stalled;
 	struct fate fate = { GNV_SOFT_GO, 0, 0 };
 
-	if (begins && cmd->stalled) { /* it has been judged already */
+	if (begins && cmd->stalled) { /* it has been judged already, and was taken shortly before its time */
+		while (cmd->post_at > vd_now())
+			;
 		cmd->stalled = false;
 		cmd->post_at = 0;
 	}

@@ -326,7 +326,12 @@ static inline void gather(struct turn *t, uint32_t waits, uint32_t room)
 	struct gnv_vd_sq_state s = t->s;
 	uint32_t n;
 
-	t->due = t->n = take_due(t->sq, &s, t->work, t->now, (uint32_t)gnv_min(room, GNV_VD_BATCH));
+	t->due = 0;
+	if (s.parked) {
+		t->took = vd_first64(vd_now());
+		t->due = take_due(t->sq, &s, t->work, t->took + t->worker->lead, (uint32_t)gnv_min(room, GNV_VD_BATCH));
+	}
+	t->n = t->due;
 	t->s = s;
 	n = (uint32_t)gnv_min(gnv_min(waits, GNV_VD_BATCH - t->n), gnv_min(room - t->n, t->sq->parked_max - t->s.parked - t->n));
 	if (is_one_by_one(t))
