@@ -7,7 +7,7 @@
  *   drive_memory 'soft:vram:2G?on=cuda:0&link=0&queues=64' --queues 32 --vram
  *   drive_memory 'soft:vram:2G?on=cuda:0&link=0&queues=64' --queues 32 --vram --check 20
  *
- * Without --check random reads are counted, in turns. With it each thread writes blocks of its own and reads them, one command at a
+ * Without --check random reads, or with --writes also writes, are counted, in turns. With it each thread writes blocks of its own and reads them, one command at a
  * time, and compares all bytes of what it has read with what it wrote last. Queues that end, because a command was lost, are
  * recovered, and a write that failed may have happened or not.
  *
@@ -20,6 +20,7 @@
  * --bytes N    of a command (512)
  * --turns N    of reads (9)
  * --ms N       of a turn (300)
+ * --writes N   per cent that a wave writes, and not reads (0)
  * --check S    seconds
  * --commands N ends the check sooner
  * --timeout MS of a command (30,000)
@@ -46,7 +47,7 @@ const char *const program = "drive_memory";
 struct options {
 	const char *uri = nullptr;
 	int vram = 0, data = 0, plant = 0;
-	unsigned gpu = 0, queues = 4, threads = 12800, block = 256, bytes = 512, turns = 9, ms = 300, timeout = 30000;
+	unsigned gpu = 0, queues = 4, threads = 12800, block = 256, bytes = 512, turns = 9, ms = 300, timeout = 30000, writes = 0;
 	double check = 0;
 	uint64_t commands = UINT64_MAX;
 };
@@ -64,7 +65,7 @@ struct job {
 	const gpunvme_dq *dq;
 	uint32_t queues, bytes;
 	uint64_t places;
-	uint32_t ms, round;
+	uint32_t ms, round, writes;
 	gpunvme_dbuf buf;
 	struct lane *lane;
 	int plant;
@@ -173,23 +174,25 @@ __global__ static void check_blocks(const struct job j)
 	*out = l;
 }
 
-__global__ static void read_blocks(const struct job j)
+__global__ static void move_blocks(const struct job j)
 {
 	const uint32_t me = gpunvme_lane();
 	const gpunvme_dq dq = j.dq[me / 32 % j.queues];
 	const uint64_t begin = gnvd_clock(), end = begin + (uint64_t)j.ms * dq.ticks_per_ms, offset = (uint64_t)me * j.bytes;
 	struct lane *l = &j.lane[me];
-	uint64_t seed = l->seed, reads = 0;
+	uint64_t seed = l->seed, done = 0, turn = (uint64_t)(me / 32) << 20; /* of the wave, as in check_blocks() */
 	int ret = 0;
 
 	while (!ret && gnvd_clock() < end) {
 		const uint64_t place = ((uint64_t)draw(&seed) << 16 | draw(&seed) >> 16) % j.places;
+		const bool writes = j.writes && (++turn * 0x9e3779b97f4a7c15ull >> 40) % 100 < j.writes;
 
-		ret = gpunvme_read(&dq, &j.buf, offset, place * j.bytes, j.bytes);
-		reads += !ret;
+		ret = writes ? gpunvme_write(&dq, &j.buf, offset, place * j.bytes, j.bytes, 0) :
+			       gpunvme_read(&dq, &j.buf, offset, place * j.bytes, j.bytes);
+		done += !ret;
 	}
 	l->seed = seed;
-	l->reads = reads;
+	l->reads = done;
 	l->status = ret;
 	l->begin = begin, l->end = gnvd_clock();
 }
@@ -287,6 +290,7 @@ static void open_rig(struct rig &r, const options &o)
 	r.job.bytes = o.bytes;
 	r.job.ms = o.ms;
 	r.job.plant = o.plant;
+	r.job.writes = o.writes;
 }
 
 static void close_rig(struct rig &r)
@@ -301,8 +305,8 @@ static void close_rig(struct rig &r)
 static void print_common(const struct rig &r, const options &o)
 {
 	printf("{\"uri\": \"%s\", \"threads_on\": %u, \"placement\": \"%s\", \"data\": \"%s\", \"queues\": %u, \"threads\": %u, \"bytes\": %u, "
-	       "\"link\": %" PRIu64 ", ", o.uri, o.gpu, r.queue.rung, o.vram || o.data ? "gpu" : "host", o.queues, o.threads, o.bytes,
-	       r.info.link);
+	       "\"link\": %" PRIu64 ", \"writes_percent\": %u, ", o.uri, o.gpu, r.queue.rung, o.vram || o.data ? "gpu" : "host", o.queues,
+	       o.threads, o.bytes, r.info.link, o.check > 0 ? 25 : o.writes);
 }
 
 /* Queues that have ended, and views of all. */
@@ -361,12 +365,12 @@ static int measure(struct rig &r, const options &o)
 	struct lane sum = {};
 
 	for (unsigned i = 0; i <= o.turns && !sum.status; i++) { /* the first one does not count */
-		sum = run(r, read_blocks);
+		sum = run(r, move_blocks);
 		if (i)
 			rate.push_back((double)sum.reads * r.dq[0].ticks_per_ms * 1e3 / (double)(sum.end - sum.begin));
 	}
 	if (sum.status)
-		die(std::string("a read failed: ") + gpunvme_strerror(sum.status));
+		die(std::string("a command failed: ") + gpunvme_strerror(sum.status));
 	std::sort(rate.begin(), rate.end());
 	print_common(r, o);
 	printf("\"reads_per_second\": %.0f, \"least\": %.0f, \"most\": %.0f, \"bytes_per_second\": %.0f}\n", rate[rate.size() / 2], rate[0],
@@ -384,6 +388,7 @@ static options parse(int argc, char **argv)
 		{ "block", required_argument, nullptr, 'l' },	     { "bytes", required_argument, nullptr, 'b' }, { "turns", required_argument, nullptr, 'n' },
 		{ "ms", required_argument, nullptr, 'm' },   { "check", required_argument, nullptr, 'c' },
 		{ "commands", required_argument, nullptr, 'k' }, { "timeout", required_argument, nullptr, 'o' },
+		{ "writes", required_argument, nullptr, 'w' },
 		{ nullptr, 0, nullptr, 0 },
 	};
 	int key;
@@ -391,7 +396,8 @@ static options parse(int argc, char **argv)
 	while ((key = getopt_long(argc, argv, "", known, nullptr)) != -1) {
 		const unsigned long long value = optarg ? strtoull(optarg, nullptr, 10) : 0;
 		unsigned *const to = key == 'g' ? &o.gpu : key == 'q' ? &o.queues : key == 't' ? &o.threads : key == 'b' ? &o.bytes :
-				     key == 'n' ? &o.turns : key == 'm' ? &o.ms : key == 'o' ? &o.timeout : key == 'l' ? &o.block : nullptr;
+				     key == 'n' ? &o.turns : key == 'm' ? &o.ms : key == 'o' ? &o.timeout : key == 'l' ? &o.block :
+				     key == 'w' ? &o.writes : nullptr;
 
 		if (key == '?')
 			exit(2);
@@ -405,7 +411,7 @@ static options parse(int argc, char **argv)
 	o.uri = optind + 1 == argc ? argv[optind] : nullptr;
 	if (!o.uri || !o.queues || !o.turns || !o.ms || !o.block || o.block % 32 || !o.threads || o.threads % o.block || !o.bytes || o.bytes % 512)
 		die("usage: drive_memory URI [--vram | --data] [--gpu N] [--queues N] [--threads N] [--block N] [--bytes N] [--turns N] [--ms N] "
-		    "[--check SECONDS] [--commands N] [--timeout MS] [--plant]");
+		    "[--writes PERCENT] [--check SECONDS] [--commands N] [--timeout MS] [--plant]");
 	return o;
 }
 
