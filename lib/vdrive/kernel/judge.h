@@ -56,6 +56,7 @@ static VD_RARE enum gnv_soft_next meet_faults(uint64_t hook, struct gnv_soft_rul
 					      enum gnv_soft_next next)
 {
 	const bool begins = next == GNV_SOFT_STEP, yes = begins && !cmd->stalled;
+	const uint64_t now = vd_first64(vd_now()); /* the same for all, so that those of one delay end in the order of the queue */
 	struct fate fate = { GNV_SOFT_GO, 0, 0 };
 
 	if (begins && cmd->stalled) { /* it has been judged already, and was taken shortly before its time */
@@ -68,7 +69,7 @@ static VD_RARE enum gnv_soft_next meet_faults(uint64_t hook, struct gnv_soft_rul
 		fate = judge(rules, cmd, yes);
 	else if (yes)
 		fate.verdict = vd_judge(hook, cmd, &fate.status, &fate.number);
-	return fate.verdict == GNV_SOFT_GO ? next : gnv_soft_carry_out(cmd, fate.verdict, fate.status, fate.number, vd_now());
+	return fate.verdict == GNV_SOFT_GO ? next : gnv_soft_carry_out(cmd, fate.verdict, fate.status, fate.number, now);
 }
 
 #endif
