@@ -20,6 +20,7 @@
  * --bytes N    of a command (512)
  * --turns N    of reads (9)
  * --ms N       of a turn (300)
+ * --alone      one thread of each wave has commands; with latencies of the first of all
  * --writes N   per cent that a wave writes, and not reads (0)
  * --check S    seconds
  * --commands N ends the check sooner
@@ -43,10 +44,11 @@ const char *const program = "drive_memory";
 #include "drive_memory.h"
 
 #define OWN 8u /* places of a thread */
+#define SAMPLES 65536u
 
 struct options {
 	const char *uri = nullptr;
-	int vram = 0, data = 0, plant = 0;
+	int vram = 0, data = 0, plant = 0, alone = 0;
 	unsigned gpu = 0, queues = 4, threads = 12800, block = 256, bytes = 512, turns = 9, ms = 300, timeout = 30000, writes = 0;
 	double check = 0;
 	uint64_t commands = UINT64_MAX;
@@ -68,6 +70,7 @@ struct job {
 	uint32_t ms, round, writes;
 	gpunvme_dbuf buf;
 	struct lane *lane;
+	uint32_t *sample; /* latencies of the first thread, ns; null: all threads of a wave have commands */
 	int plant;
 };
 
@@ -181,14 +184,19 @@ __global__ static void move_blocks(const struct job j)
 	const uint64_t begin = gnvd_clock(), end = begin + (uint64_t)j.ms * dq.ticks_per_ms, offset = (uint64_t)me * j.bytes;
 	struct lane *l = &j.lane[me];
 	uint64_t seed = l->seed, done = 0, turn = (uint64_t)(me / 32) << 20; /* of the wave, as in check_blocks() */
+	uint64_t since = begin;
 	int ret = 0;
 
-	while (!ret && gnvd_clock() < end) {
+	while (!ret && since < end && !(j.sample && me % 32)) {
 		const uint64_t place = ((uint64_t)draw(&seed) << 16 | draw(&seed) >> 16) % j.places;
 		const bool writes = j.writes && (++turn * 0x9e3779b97f4a7c15ull >> 40) % 100 < j.writes;
 
 		ret = writes ? gpunvme_write(&dq, &j.buf, offset, place * j.bytes, j.bytes, 0) :
 			       gpunvme_read(&dq, &j.buf, offset, place * j.bytes, j.bytes);
+		const uint64_t now = gnvd_clock();
+		if (j.sample && !me && done < SAMPLES)
+			j.sample[done] = (uint32_t)((now - since) * 1000000 / dq.ticks_per_ms);
+		since = now;
 		done += !ret;
 	}
 	l->seed = seed;
@@ -286,6 +294,8 @@ static void open_rig(struct rig &r, const options &o)
 	r.job.lane = (struct lane *)memory_there(o.threads * sizeof(struct lane));
 	r.job.dq = (gpunvme_dq *)memory_there(o.queues * sizeof(gpunvme_dq));
 	copy_there(r.there, r.job.lane, r.lane.data(), o.threads * sizeof(struct lane));
+	if (o.alone)
+		r.job.sample = (uint32_t *)memory_there(SAMPLES * sizeof(uint32_t));
 	r.job.queues = o.queues;
 	r.job.bytes = o.bytes;
 	r.job.ms = o.ms;
@@ -359,6 +369,22 @@ static int check_all(struct rig &r, const options &o)
 	return sum.wrong != 0;
 }
 
+/* Of the last turn. */
+static void print_latency(struct rig &r)
+{
+	std::vector<uint32_t> ns(std::min(r.lane[0].reads, (uint64_t)SAMPLES));
+	double sum = 0;
+
+	if (ns.empty())
+		die("no command ended in time: use a longer --ms");
+	copy_back(r.there, ns.data(), r.job.sample, ns.size() * sizeof(ns[0]));
+	std::sort(ns.begin(), ns.end());
+	for (uint32_t n : ns)
+		sum += n;
+	printf("\"latency_us\": {\"mean\": %.2f, \"p50\": %.2f, \"p99\": %.2f}, ", sum / (double)ns.size() / 1e3, ns[ns.size() / 2] / 1e3,
+	       ns[ns.size() * 99 / 100] / 1e3);
+}
+
 static int measure(struct rig &r, const options &o)
 {
 	std::vector<double> rate;
@@ -373,6 +399,8 @@ static int measure(struct rig &r, const options &o)
 		die(std::string("a command failed: ") + gpunvme_strerror(sum.status));
 	std::sort(rate.begin(), rate.end());
 	print_common(r, o);
+	if (o.alone)
+		print_latency(r);
 	printf("\"reads_per_second\": %.0f, \"least\": %.0f, \"most\": %.0f, \"bytes_per_second\": %.0f}\n", rate[rate.size() / 2], rate[0],
 	       rate.back(), rate[rate.size() / 2] * o.bytes);
 	return 0;
@@ -383,7 +411,7 @@ static options parse(int argc, char **argv)
 	static options o;
 	static const struct option known[] = {
 		{ "vram", no_argument, &o.vram, 1 },	     { "data", no_argument, &o.data, 1 },
-		{ "plant", no_argument, &o.plant, 1 },	     { "gpu", required_argument, nullptr, 'g' },
+		{ "alone", no_argument, &o.alone, 1 }, { "plant", no_argument, &o.plant, 1 },	     { "gpu", required_argument, nullptr, 'g' },
 		{ "queues", required_argument, nullptr, 'q' }, { "threads", required_argument, nullptr, 't' },
 		{ "block", required_argument, nullptr, 'l' },	     { "bytes", required_argument, nullptr, 'b' }, { "turns", required_argument, nullptr, 'n' },
 		{ "ms", required_argument, nullptr, 'm' },   { "check", required_argument, nullptr, 'c' },
@@ -411,14 +439,14 @@ static options parse(int argc, char **argv)
 	o.uri = optind + 1 == argc ? argv[optind] : nullptr;
 	if (!o.uri || !o.queues || !o.turns || !o.ms || !o.block || o.block % 32 || !o.threads || o.threads % o.block || !o.bytes || o.bytes % 512)
 		die("usage: drive_memory URI [--vram | --data] [--gpu N] [--queues N] [--threads N] [--block N] [--bytes N] [--turns N] [--ms N] "
-		    "[--writes PERCENT] [--check SECONDS] [--commands N] [--timeout MS] [--plant]");
+		    "[--writes PERCENT] [--alone] [--check SECONDS] [--commands N] [--timeout MS] [--plant]");
 	return o;
 }
 
 int main(int argc, char **argv)
 {
 	const options o = parse(argc, argv);
-	struct rig r;
+	static struct rig r;
 	int wrong;
 
 	open_rig(r, o);

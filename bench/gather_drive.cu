@@ -529,7 +529,7 @@ int main(int argc, char **argv)
 {
 	struct setup o = options(argc, argv);
 	struct gpunvme_gpu *cpu;
-	struct job j = {};
+	static struct job j;
 	struct session s;
 
 #ifdef __CUDACC__
