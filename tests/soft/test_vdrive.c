@@ -131,7 +131,7 @@ static void commands_outlive_slices(void **state)
 /* Any order: of those that wait, the due ones are taken from the middle, and none is lost or comes twice. */
 static void commands_that_overtake_are_all_there(void **state)
 {
-	struct gnv_soft_config config = config_of("shuffle:5000,seed:3");
+	struct gnv_soft_config config = config_of("shuffle:1000000,seed:3");
 	struct rawhost_queue q;
 	struct gpunvme_mem mem;
 	struct gpunvme_cqe cqe;
