@@ -7,7 +7,8 @@
  *   gpunvme_run_batch       a list of commands of any kind, each with a status. Waits
  *   gpunvme_run_on_stream   a list of transfers of bytes, in the order of a stream of CUDA, HIP or CPU threads. Waits for nothing
  *   gpunvme_stream_create / _wait / _destroy   a stream of CPU threads
- *   gpunvme_landing_create / _destroy   memory of the host through which data goes where a drive cannot access the target
+ *   gpunvme_landing_create / _create_striped / _destroy   memory of the host through which data goes where a drive cannot access
+ *                                                         the target
  *   gpunvme_landing_get / _put   any memory by its pointer as the target of transfers
  */
 #ifndef GPUNVME_RUN_H
@@ -128,7 +129,7 @@ struct gpunvme_run {
 	uint32_t flags; /* enum gpunvme_run_flags; an unknown bit is an error */
 	uint32_t waves; /* at most 2048, each of which moves one transfer at a time; 0: one for each transfer, at most 64.
 			 * `cpu` has 8, and takes no more than make 64 threads */
-	/* A queue or a file: `dq` and either `dbuf` or `target`. A volume: `vol` and `vbuf`. The structures are copied. */
+	/* A queue or a file: `dq` and either `dbuf` or `target`. A volume: `vol`, and `vbuf` or `target`. The structures are copied. */
 	const struct gpunvme_dq *dq;
 	const struct gpunvme_dbuf *dbuf;
 	const struct gpunvme_dvol *vol;
@@ -186,8 +187,9 @@ struct gpunvme_run {
  * each of which is bounded. A read takes any position and length, a write takes whole blocks, and both take any offset. A
  * write of more than 256 KiB is several commands, also where the drive makes it whole (gpunvme_dq, atomic). When a command did not
  * complete, its slot is not used again. When no slot is left, transfers end with -GPUNVME_EBUSY: put the targets, then destroy and
- * create the landing memory. After gpunvme_queue_stop() no transfer takes a slot. Transfers of files land with any target.
- * A target of another @gpu or drive than the queue is -EXDEV.
+ * create the landing memory. After gpunvme_queue_stop() no transfer takes a slot, and commands that a drive has are waited for.
+ * Transfers of files and volumes land with any target. A view of all pairs of one device (gpunvme_queue_opts.queues) is a volume,
+ * too: one list then has the rate of all pairs. A target of another @gpu or other drives than the queue is -EXDEV.
  *
  * Any thread may call it, several at a time.
  * Return: 0 it is enqueued; -EINVAL an option, no source or two of them, a view of another kind, an address that is no multiple of
@@ -260,6 +262,20 @@ GPUNVME_API int gpunvme_landing_create(struct gpunvme_gpu *gpu, struct gpunvme_d
 				       struct gpunvme_landing **landing);
 
 /**
+ * gpunvme_landing_create_striped() - make landing memory for a volume
+ * @gpu:     the processor that runs the threads, as of the queues
+ * @devs:    the devices, in the order of the stripes; stay open until all targets were put
+ * @count:   how many, 1 to GPUNVME_QUEUE_DEVICES
+ * @opts:    NULL for the defaults
+ * @landing: set on success; the caller owns it
+ *
+ * As gpunvme_landing_create(), mapped to each of the devices. With several of them all data lands. Any thread may call it.
+ * Return: 0; -EINVAL; as gpunvme_mem_alloc() and gpunvme_mem_map().
+ */
+GPUNVME_API int gpunvme_landing_create_striped(struct gpunvme_gpu *gpu, struct gpunvme_dev *const *devs, uint32_t count,
+					       const struct gpunvme_landing_opts *opts, struct gpunvme_landing **landing);
+
+/**
  * gpunvme_landing_destroy() - free landing memory
  * @landing: or NULL. No stream has a list that uses it, and no other thread uses it any more
  * Return: 0; -EBUSY a target is in use, or the device may still write there, as gpunvme_mem_free() returns: it still exists;
@@ -283,9 +299,9 @@ GPUNVME_API int gpunvme_landing_get_info(struct gpunvme_landing *landing, struct
  * @flags:   as of gpunvme_mem_get()
  * @target:  filled on success; each success needs a gpunvme_landing_put()
  *
- * target->way says how data moves; to and from files it always lands. Memory that an AMD GPU caches lands, and so does memory at
- * no multiple of 4. Directly, a transfer has the rules of a `dbuf`. The caller keeps the memory until gpunvme_landing_put(). Any
- * thread may call it.
+ * target->way says how data moves; to and from files and volumes it always lands. Memory that an AMD GPU caches lands, and so does
+ * memory at no multiple of 4. Directly, a transfer has the rules of a `dbuf`. The caller keeps the memory until
+ * gpunvme_landing_put(). Any thread may call it.
  * Return: 0; as gpunvme_mem_get(), but 0 with GPUNVME_TARGET_LANDING in place of -EOPNOTSUPP and -EXDEV where the threads can
  * access the memory; -EFAULT neither can; -ERANGE it ends after its allocation; -EXDEV it is memory of another GPU.
  */

@@ -91,4 +91,15 @@ void gnv_dev_doorbells(const struct gpunvme_dev *dev, size_t *offset, size_t *le
 /* Get the software controller of a soft: device, for tests and benchmarks; NULL for others. */
 struct gnv_soft *gnv_dev_soft(struct gpunvme_dev *dev);
 
+/* One number for devices in their order, which views of them have. It is never 0. */
+static inline uint64_t gnv_dev_numbers(struct gpunvme_dev *const *dev, uint32_t count)
+{
+	uint64_t numbers = count;
+	uint32_t m;
+
+	for (m = 0; m < count; m++)
+		numbers = (numbers ^ dev[m]->number) * 0x100000001b3ull;
+	return numbers ? numbers : 1;
+}
+
 #endif

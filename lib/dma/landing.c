@@ -21,6 +21,11 @@ static size_t turns_len(const struct gpunvme_landing *l)
 	return (1 + (size_t)l->slots) * sizeof(uint64_t);
 }
 
+static size_t local_len(const struct gpunvme_landing *l)
+{
+	return turns_len(l) + l->devs * sizeof(struct gpunvme_dbuf);
+}
+
 static int check_options(const struct gpunvme_landing_opts *opts)
 {
 	if (opts->flags & ~(uint32_t)GPUNVME_LANDING_ALWAYS)
@@ -34,10 +39,26 @@ static int make_memory(struct gpunvme_landing *l, uint32_t flags)
 {
 	const struct gpunvme_mem_opts opts = { sizeof(opts), flags, 0 };
 	int ret = gpunvme_mem_alloc(l->gpu, (size_t)l->slots * GNV_LANDING_SLOT, &opts, &l->mem);
+	uint32_t m;
 
-	if (!ret)
-		ret = gpunvme_mem_map(l->mem, l->dev);
-	return ret ? ret : gpunvme_mem_dbuf(l->mem, l->dev, &l->dbuf);
+	for (m = 0; m < l->devs && !ret; m++)
+		ret = gpunvme_mem_map(l->mem, l->dev[m]);
+	return ret ? ret : gpunvme_mem_dbuf(l->mem, l->dev[0], &l->dbuf);
+}
+
+/* The words of the slots, which are zero, and the table for volumes. */
+static int make_local(struct gpunvme_landing *l)
+{
+	struct gpunvme_dbuf dbuf[GPUNVME_QUEUE_DEVICES];
+	int ret = l->gpu->ops->local_alloc(l->gpu, local_len(l), &l->turns);
+	uint32_t m;
+
+	for (m = 0; m < l->devs && !ret; m++)
+		ret = gpunvme_mem_dbuf(l->mem, l->dev[m], &dbuf[m]);
+	if (ret)
+		return ret;
+	l->dvbuf = (struct gpunvme_dvbuf){ l->dbuf.base, l->dbuf.len, l->turns.lane + turns_len(l), 0 };
+	return l->gpu->ops->poke(l->gpu, l->dvbuf.member, dbuf, l->devs * sizeof(dbuf[0]));
 }
 
 /* Where buffers lie in memory of the GPU: is it cached, or not reached by this drive? */
@@ -61,9 +82,7 @@ static int make_parts(struct gpunvme_landing *l)
 		l->mem = NULL;
 		ret = make_memory(l, GPUNVME_MEM_HOST);
 	}
-	if (!ret)
-		ret = l->gpu->ops->local_alloc(l->gpu, turns_len(l), &l->turns);
-	return ret;
+	return ret ? ret : make_local(l);
 }
 
 static int free_parts(struct gpunvme_landing *l)
@@ -73,7 +92,7 @@ static int free_parts(struct gpunvme_landing *l)
 	if (ret)
 		return ret;
 	if (l->turns.lane)
-		l->gpu->ops->local_free(l->gpu, &l->turns, turns_len(l));
+		l->gpu->ops->local_free(l->gpu, &l->turns, local_len(l));
 	gnv_gpu_put(l->gpu);
 	free(l);
 	return 0;
@@ -87,13 +106,44 @@ static int give_up(struct gpunvme_landing *l, int ret)
 	return gnv_fail(ret, "%s", kept.text);
 }
 
+static int check_devs(struct gpunvme_dev *const *devs, uint32_t count)
+{
+	uint32_t m;
+
+	if (!count || count > GPUNVME_QUEUE_DEVICES)
+		return gnv_fail(-EINVAL, "landing memory is of 1 to %u devices, not %u", GPUNVME_QUEUE_DEVICES, count);
+	for (m = 0; m < count; m++)
+		if (!devs[m])
+			return gnv_fail(-EINVAL, "device %u of %u is NULL", m, count);
+	return 0;
+}
+
+/* A target of several devices is none that all of them can access. */
+static void fill(struct gpunvme_landing *l, struct gpunvme_gpu *gpu, struct gpunvme_dev *const *devs, uint32_t count,
+		 const struct gpunvme_landing_opts *opts)
+{
+	*l = (struct gpunvme_landing){ .process = gnv_process(), .gpu = gnv_gpu_get(gpu), .devs = count, .device = devs[0]->number };
+	memcpy(l->dev, devs, count * sizeof(devs[0]));
+	l->devices = gnv_dev_numbers(devs, count);
+	l->slots = opts->slots ? opts->slots : SLOTS;
+	l->always = opts->flags & GPUNVME_LANDING_ALWAYS || count > 1;
+}
+
 GPUNVME_API int gpunvme_landing_create(struct gpunvme_gpu *gpu, struct gpunvme_dev *dev, const struct gpunvme_landing_opts *opts,
 				       struct gpunvme_landing **landing)
 {
+	return gpunvme_landing_create_striped(gpu, &dev, 1, opts, landing);
+}
+
+GPUNVME_API int gpunvme_landing_create_striped(struct gpunvme_gpu *gpu, struct gpunvme_dev *const *devs, uint32_t count,
+					       const struct gpunvme_landing_opts *opts, struct gpunvme_landing **landing)
+{
 	struct gpunvme_landing_opts known = GPUNVME_LANDING_OPTS_INIT;
-	int ret = gnv_enter(gpu, gpu && dev && landing, "gpu, dev and landing");
+	int ret = gnv_enter(gpu, gpu && devs && landing, "gpu, devs and landing");
 	struct gpunvme_landing *l;
 
+	if (!ret)
+		ret = check_devs(devs, count);
 	if (!ret)
 		ret = gnv_opts_copy(&known, opts, gpunvme_landing_opts);
 	if (!ret)
@@ -103,9 +153,7 @@ GPUNVME_API int gpunvme_landing_create(struct gpunvme_gpu *gpu, struct gpunvme_d
 	l = calloc(1, sizeof(*l));
 	if (!l)
 		return gnv_fail(-ENOMEM, "out of memory");
-	*l = (struct gpunvme_landing){ .process = gnv_process(), .gpu = gnv_gpu_get(gpu), .dev = dev, .device = dev->number };
-	l->slots = known.slots ? known.slots : SLOTS;
-	l->always = known.flags & GPUNVME_LANDING_ALWAYS;
+	fill(l, gpu, devs, count, &known);
 	ret = make_parts(l);
 	if (ret)
 		return give_up(l, ret);
@@ -169,7 +217,7 @@ static int go_directly(struct gpunvme_landing *l, void *ptr, size_t len, uint32_
 	ret = l->gpu->ops->mem_reach(l->gpu, (uintptr_t)ptr, len, &cached);
 	if (!ret && cached)
 		return -EOPNOTSUPP;
-	ret = gpunvme_mem_get(l->gpu, l->dev, ptr, len, flags, &target->use);
+	ret = gpunvme_mem_get(l->gpu, l->dev[0], ptr, len, flags, &target->use);
 	if (ret)
 		return ret;
 	target->way = GPUNVME_TARGET_DIRECT;

@@ -77,6 +77,7 @@ static int view_all(struct gpunvme_queue *queue, struct gpunvme_view *view, stru
 		.dq = table,
 		.lba_first = view->lba,
 		.lba_count = view->nblocks,
+		.devices = gnv_dev_numbers(queue->dev, queue->devices),
 	};
 	return 0;
 }

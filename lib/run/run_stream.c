@@ -32,6 +32,13 @@ struct plan {
 	uint32_t waves;
 };
 
+static bool is_one_source(const struct gpunvme_run *run)
+{
+	if (!run->dq == !run->vol || !!run->dbuf + !!run->vbuf + !!run->target != 1)
+		return false;
+	return run->dq ? !run->vbuf : !run->dbuf && !run->file;
+}
+
 static int check_options(const struct gpunvme_run *run)
 {
 	if (run->reserved)
@@ -44,9 +51,8 @@ static int check_options(const struct gpunvme_run *run)
 		return gnv_fail(-EINVAL, "a list has 1 to %u transfers, not %u", TRANSFERS_MAX, run->count);
 	if (!run->list || run->list % 8)
 		return gnv_fail(-EINVAL, "the list at 0x%llx is at no multiple of 8", (unsigned long long)run->list);
-	if (!run->dq == !run->vol || !run->dq == (run->dbuf || run->target) || (run->dbuf && run->target) || !run->vol != !run->vbuf ||
-	    (run->file && !run->dq))
-		return gnv_fail(-EINVAL, "a list has either dq and dbuf or a target, with or without a file, or vol and vbuf");
+	if (!is_one_source(run))
+		return gnv_fail(-EINVAL, "a list has either dq and dbuf or a target, with or without a file, or vol and vbuf or a target");
 	if ((run->bounce || run->bounce_len) && (!run->file || run->target))
 		return gnv_fail(-EINVAL, "a bounce range is for a file and a dbuf, and the list lacks one of them");
 	if (run->bounce % 4)
@@ -126,31 +132,39 @@ static bool is_filled(const struct gpunvme_target *t)
 	       t->slot_bytes == GNV_LANDING_SLOT;
 }
 
-/* Slots are addresses of one drive, and their words are of one GPU: with others, other data would move. */
-static int check_target(const struct gpunvme_gpu *gpu, const struct gpunvme_dq *dq, const struct gpunvme_target *target)
+/* Slots are addresses of one drive, or some, and their words are of one GPU: with others, other data would move. */
+static int check_target(const struct gpunvme_gpu *gpu, const struct gpunvme_run *run)
 {
+	const struct gpunvme_target *target = run->target;
+	const struct gpunvme_landing *l = target->landing;
+
 	if (!is_filled(target))
 		return gnv_fail(-EINVAL, "the target was not filled by gpunvme_landing_get()");
-	if (target->landing->gpu != gpu)
+	if (l->gpu != gpu)
 		return gnv_fail(-EXDEV, "the target's landing memory is of another handle than this one of %s; create it with this one",
 				gpu->info.name);
-	if (dq->device && dq->device != target->landing->device)
-		return gnv_fail(-EXDEV, "the target's landing memory is of another drive than the queue; create one for each drive");
+	if (run->vol ? run->vol->members != l->devs || run->vol->devices != l->devices : run->dq->device && run->dq->device != l->device)
+		return gnv_fail(-EXDEV, "the target's landing memory is of another drive than the queue; create one for each drive, or for "
+				"the drives of a volume");
 	return 0;
 }
 
-/* What gpunvme_landing_get() has filled. The memory may have been freed since. Files always land: they may end within a block. */
+/*
+ * What gpunvme_landing_get() has filled. The memory may have been freed since. Files always land, as they may end within a block.
+ * So do volumes, as only landing memory has a table of what each member accesses.
+ */
 static int plan_target(struct gpunvme_gpu *gpu, const struct gpunvme_run *run, struct gnv_stream_target *to)
 {
 	const struct gpunvme_target *target = run->target;
-	const bool lands = run->file || target->way == GPUNVME_TARGET_LANDING;
-	const int ret = check_target(gpu, run->dq, target);
+	const bool lands = run->file || run->vol || target->way == GPUNVME_TARGET_LANDING;
+	const uint32_t lba_shift = run->vol ? run->vol->lba_shift : run->dq->lba_shift;
+	const int ret = check_target(gpu, run);
 
 	if (ret)
 		return ret;
-	if (lands && GNV_LANDING_SLOT >> run->dq->lba_shift < 2)
+	if (lands && GNV_LANDING_SLOT >> lba_shift < 2)
 		return gnv_fail(-EOPNOTSUPP, "a slot of the landing memory has %u bytes, less than two blocks of %u",
-				GNV_LANDING_SLOT, 1u << run->dq->lba_shift);
+				GNV_LANDING_SLOT, 1u << lba_shift);
 	*to = (struct gnv_stream_target){ .at = target->base, .len = target->len };
 	if (lands) {
 		to->turns = target->landing->turns.lane;
@@ -218,6 +232,7 @@ static int plan_queue(struct gpunvme_gpu *gpu, const struct gpunvme_run *run, st
 static int plan_volume(struct gpunvme_gpu *gpu, const struct gpunvme_run *run, struct plan *p)
 {
 	const uint64_t views = (uint64_t)run->vol->queues * run->vol->members * sizeof(struct gpunvme_dq);
+	const struct gpunvme_dvbuf *vbuf = run->vbuf;
 	int ret;
 
 	ret = gnv_run_check_head(&run->vol->head, GPUNVME_KIND_VOLUME, "gpunvme_queue_view");
@@ -225,16 +240,20 @@ static int plan_volume(struct gpunvme_gpu *gpu, const struct gpunvme_run *run, s
 		ret = gnv_fail(-EINVAL, "the view of the volume was not filled by gpunvme_queue_view()");
 	if (!ret)
 		ret = check_memory(gpu, "view of the volume", run->vol->dq, views);
-	if (!ret)
-		ret = check_memory(gpu, "buffer of the volume", run->vbuf->member, run->vol->members * sizeof(struct gpunvme_dbuf));
-	if (!ret)
-		ret = check_buffer(gpu, run->vbuf->base, run->vbuf->len);
+	if (!ret && vbuf)
+		ret = check_memory(gpu, "buffer of the volume", vbuf->member, run->vol->members * sizeof(struct gpunvme_dbuf));
+	else if (!ret)
+		ret = plan_target(gpu, run, &p->args.volume.target);
+	if (ret)
+		return ret;
+	vbuf = vbuf ? vbuf : &run->target->landing->dvbuf;
+	ret = check_buffer(gpu, vbuf->base, vbuf->len);
 	if (ret)
 		return ret;
 	p->kernel = GNV_KERNEL_STREAM_VOLUME;
 	p->args_len = sizeof(p->args.volume);
 	p->args.volume.vol = *run->vol;
-	p->args.volume.vbuf = *run->vbuf;
+	p->args.volume.vbuf = *vbuf;
 	return 0;
 }
 

@@ -655,6 +655,49 @@ static void a_stop_takes_no_slots(void **state)
 	end_landing();
 }
 
+/* Nor does it lose those of waves that wait for room, or for their commands: the rings have room for one command. */
+static void a_stop_loses_no_slots(void **state)
+{
+	const struct gpunvme_queue_opts narrow = { sizeof(narrow), 0, 2, 0, 0, 0, 0 };
+	struct gpunvme_view view = GPUNVME_VIEW_INIT;
+	struct gpunvme_queue *queue;
+	struct gpunvme_dq dq;
+	uint32_t i, moved = 0;
+
+	(void)state;
+	if (getenv("GPUNVME_TEST_GPU"))
+		skip(); /* a list on the mock's streams ends before the call returns */
+	begin("cpu:4", "?lat_us=20000", 0);
+	begin_landing(4);
+	good(gpunvme_queue_create(t.dev, t.gpu, &narrow, &queue));
+	good(gpunvme_queue_view(queue, &view, &dq));
+	t.run.dq = &dq;
+	t.run.waves = 4;
+	for (i = 0; i < 400; i++)
+		set(i, i % 64 * BLOCK, i * 5000, 4 * (64u << 10), 0);
+	for (i = 0; i < 400; i++)
+		item(i)->offset = i % 8 * (256u << 10);
+	good(enqueue(400, 0));
+	while (__atomic_load_n(&item(0)->result, __ATOMIC_ACQUIRE) < 0 || item(0)->result == 99)
+		usleep(1000);
+	good(gpunvme_queue_stop(queue, 1));
+	streams_wait(&t.streams, t.stream);
+	for (i = 0; i < 400; i++) {
+		if (item(i)->result != -ECANCELED)
+			assert_int_equal(item(i)->result, 256u << 10);
+		moved += item(i)->result > 0;
+	}
+	assert_in_range(moved, 1, 399);
+	assert_int_equal(landing_info().retired, 0);
+	good(gpunvme_queue_stop(queue, 0));
+	run(8, 0);
+	for (i = 0; i < 8; i++)
+		assert_int_equal(item(i)->result, 256u << 10);
+	t.run.dq = &t.dq;
+	good(gpunvme_queue_destroy(queue));
+	end_landing();
+}
+
 /* get_info() says which way targets go. Memory at an odd byte lands, and so does what the drive does not access. */
 static void targets_say_their_way(void **state)
 {
@@ -747,6 +790,113 @@ static void volumes_move_data(void **state)
 	(void)state;
 	move_volume("cpu");
 	move_volume("cpu:4");
+}
+
+/* Of @count drives, with @queues pairs on each. */
+static void begin_volume(const char *cpu, struct gpunvme_dev **devs, uint32_t count, uint32_t queues, struct gpunvme_queue **vol,
+			 struct gpunvme_dvol *dvol)
+{
+	const struct gpunvme_queue_opts opts = { sizeof(opts), GPUNVME_QUEUE_STATS, 0, 0, queues, 16, 0 };
+	const struct gpunvme_landing_opts few = { sizeof(few), GPUNVME_LANDING_ALWAYS, 3 };
+	struct gpunvme_view view = GPUNVME_VIEW_INIT;
+	uint32_t m;
+
+	begin(cpu, "", 0);
+	devs[0] = t.dev;
+	for (m = 1; m < count; m++)
+		good(gpunvme_dev_open("soft:ram:8M", NULL, &devs[m]));
+	view.flags = GPUNVME_VIEW_WRITE;
+	good(gpunvme_queue_create_striped(devs, count, t.gpu, &opts, vol));
+	good(gpunvme_queue_view(*vol, &view, dvol));
+	good(gpunvme_landing_create_striped(t.gpu, devs, count, &few, &landing));
+	good(gpunvme_landing_get(landing, t.data + 1, BUFFER - 1, 0, &target));
+	t.run.dq = NULL;
+	t.run.dbuf = NULL;
+	t.run.vol = dvol;
+	t.run.target = &target;
+}
+
+static void end_volume(struct gpunvme_dev **devs, uint32_t count, struct gpunvme_queue *vol)
+{
+	good(gpunvme_landing_put(&target));
+	good(gpunvme_landing_destroy(landing));
+	good(gpunvme_queue_destroy(vol));
+	while (count-- > 1)
+		good(gpunvme_dev_close(devs[count]));
+	t.run.target = NULL;
+	end();
+}
+
+/* As of a queue: reads of any byte to any byte, writes of whole blocks, and the checks of each transfer. */
+static void land_volume(const char *cpu, uint32_t count, uint32_t queues)
+{
+	struct gpunvme_dev *devs[3];
+	struct gpunvme_queue *vol;
+	struct gpunvme_dvol dvol;
+	const uint64_t part = is_mock() ? HALF / 32 : HALF / 8;
+	const uint32_t reads = is_mock() ? 12 : 30;
+	uint64_t at = HALF;
+	uint32_t i, n;
+
+	begin_volume(cpu, devs, count, queues, &vol, &dvol);
+	memcpy(t.data + 1, disk, HALF - 1);
+	for (i = 0; i < 8; i++)
+		set(i, 3 * BLOCK + i * part, i * part, i < 7 ? part : part - BLOCK, GPUNVME_TRANSFER_WRITE);
+	run(8, 0);
+	for (i = 0; i < 8; i++)
+		assert_int_equal(item(i)->result, item(i)->len);
+	for (n = 0; n < reads; n++, at += item(n - 1)->len + n % 3)
+		set(n, 3 * BLOCK + n * 77777u, at, n == 5 ? (300u << 10) + 3 : n == 20 ? (900u << 10) + 3 : n * n * 61 + 1, 0);
+	set(n, ((uint64_t)count << 23) - 5, 0, 6, 0);
+	set(n + 1, ~0ull, 0, 2, 0);
+	set(n + 2, 1, 0, BLOCK, GPUNVME_TRANSFER_WRITE);
+	set(n + 3, 0, 0, 0, 0);
+	set(n + 4, 0, BUFFER - 2, 2, 0);
+	run(n + 5, 0);
+	for (i = 0; i < n; i++) {
+		assert_int_equal(item(i)->result, item(i)->len);
+		assert_memory_equal(t.data + 1 + item(i)->offset, disk + item(i)->pos - 3 * BLOCK, item(i)->len);
+	}
+	assert_int_equal(item(n)->result, -ERANGE);
+	assert_int_equal(item(n + 1)->result, -ERANGE);
+	assert_int_equal(item(n + 2)->result, -EINVAL);
+	assert_int_equal(item(n + 3)->result, -EINVAL);
+	assert_int_equal(item(n + 4)->result, -ERANGE);
+	assert_int_equal(landing_info().retired, 0);
+	end_volume(devs, count, vol);
+}
+
+static void volumes_land(void **state)
+{
+	(void)state;
+	land_volume("cpu:4", 2, 2);
+	if (is_mock())
+		return;
+	land_volume("cpu", 1, 3);
+	land_volume("cpu:4", 3, 1);
+}
+
+/* Commands of 64 KiB, of all pairs. */
+static void parts_use_all_pairs(void **state)
+{
+	struct gpunvme_queue_info info = { .size = sizeof(info) };
+	struct gpunvme_dev *devs[1];
+	struct gpunvme_queue *vol;
+	struct gpunvme_dvol dvol;
+	uint64_t before;
+	uint32_t i;
+
+	(void)state;
+	begin_volume("cpu:4", devs, 1, 4, &vol, &dvol);
+	good(gpunvme_queue_get_info(vol, &info));
+	before = info.submitted;
+	for (i = 0; i < 16; i++)
+		set(i, i * (256u << 10), i * (256u << 10), 256u << 10, 0);
+	run(16, 0);
+	good(gpunvme_queue_get_info(vol, &info));
+	assert_int_equal(info.submitted - before, 64);
+	assert_memory_equal(t.data + 1, disk, 4u << 20);
+	end_volume(devs, 1, vol);
 }
 
 /* ---- Drives that fail ---- */
@@ -1029,6 +1179,38 @@ static void targets_of_others_are_refused(void **state)
 	end_landing();
 }
 
+/* Landing memory of other drives, or of the same in another order. */
+static void volumes_of_others_are_refused(void **state)
+{
+	struct gpunvme_dev *devs[2], *turned[2];
+	struct gpunvme_landing *other;
+	struct gpunvme_target foreign;
+	struct gpunvme_queue *vol;
+	struct gpunvme_dvol dvol;
+	struct gpunvme_run bad;
+
+	(void)state;
+	begin_volume("cpu", devs, 2, 1, &vol, &dvol);
+	turned[0] = devs[1];
+	turned[1] = devs[0];
+	t.run.count = 1;
+	bad = t.run;
+	bad.target = &foreign;
+	good(gpunvme_landing_create_striped(t.gpu, turned, 2, NULL, &other));
+	good(gpunvme_landing_get(other, t.data, BLOCK, 0, &foreign));
+	assert_int_equal(foreign.way, GPUNVME_TARGET_LANDING); /* no pointer is the memory of several drives */
+	refused(bad, -EXDEV, "another drive");
+	good(gpunvme_landing_put(&foreign));
+	good(gpunvme_landing_destroy(other));
+	refuse_target_of(t.gpu, t.dev, "another drive");
+	assert_int_equal(gpunvme_landing_create_striped(t.gpu, devs, 0, NULL, &other), -EINVAL);
+	assert_int_equal(gpunvme_landing_create_striped(t.gpu, devs, GPUNVME_QUEUE_DEVICES + 1, NULL, &other), -EINVAL);
+	turned[1] = NULL;
+	assert_int_equal(gpunvme_landing_create_striped(t.gpu, turned, 2, NULL, &other), -EINVAL);
+	assert_int_equal(gpunvme_landing_create_striped(t.gpu, NULL, 1, NULL, &other), -EINVAL);
+	end_volume(devs, 2, vol);
+}
+
 static void bad_landing_options_are_refused(void **state)
 {
 	struct gpunvme_landing_opts flags = { sizeof(flags), 2, 0 }, slots = { sizeof(slots), 0, 4097 };
@@ -1133,6 +1315,103 @@ static void what_hip_refuses(void **state)
 	end();
 }
 
+/* Memory of hipMalloc(), as a target: the drive never sees its address, and the GPU's own kernel copies. */
+static void what_hip_caches_lands(void **state)
+{
+	int (*alloc)(void **ptr, size_t len), (*give_back)(void *ptr), (*copy)(void *to, const void *from, size_t len, int kind);
+	const size_t bytes = 300 << 10;
+	uint8_t *seen = malloc(bytes);
+	void *cached;
+
+	(void)state;
+	if (!getenv("GPUNVME_HIP_LIBRARY"))
+		skip();
+	begin("cpu", "", 0);
+	streams_symbol(t.streams.driver, "hipMalloc", &alloc);
+	streams_symbol(t.streams.driver, "hipFree", &give_back);
+	streams_symbol(t.streams.driver, "hipMemcpy", &copy);
+	assert_int_equal(alloc(&cached, bytes), 0);
+	good(gpunvme_landing_create(t.gpu, t.dev, NULL, &landing));
+	good(gpunvme_landing_get(landing, cached, bytes, 0, &target));
+	assert_int_equal(target.way, GPUNVME_TARGET_LANDING);
+	t.run.dbuf = NULL;
+	t.run.target = &target;
+	set(0, 3, 0, bytes, 0);
+	run(1, 0);
+	assert_int_equal(item(0)->result, bytes);
+	assert_int_equal(copy(seen, cached, bytes, 4), 0); /* hipMemcpyDefault */
+	assert_memory_equal(seen, disk + 3, bytes);
+	set(0, HALF, 0, bytes, GPUNVME_TRANSFER_WRITE);
+	run(1, 0);
+	assert_int_equal(item(0)->result, bytes);
+	assert_int_equal(give_back(cached), 0);
+	refused(t.run, -EFAULT, "was freed"); /* meanwhile */
+	good(gpunvme_landing_put(&target));
+	assert_int_equal(gpunvme_landing_get(landing, cached, bytes, 0, &target), -EFAULT);
+	t.run.target = NULL;
+	t.run.dbuf = &t.dbuf;
+	set(0, HALF, 0, bytes, 0);
+	run(1, 0);
+	assert_memory_equal(t.data, disk + 3, bytes); /* the drive had what the kernel copied */
+	good(gpunvme_landing_destroy(landing));
+	free(seen);
+	end();
+}
+
+/* A buffer lies in the GPU, as the rings do there, and is refused if the GPU caches it. Landing memory lies in the host then. */
+static void land_beside_rings(const char *gfx, const char *minor, bool cached)
+{
+	const struct gpunvme_queue_opts vram = { sizeof(vram), GPUNVME_QUEUE_VRAM, 64, 0, 0, 0, 0 };
+	struct gpunvme_queue *queue;
+	struct gpunvme_mem *beside;
+	struct gpunvme_dbuf dbuf;
+	struct gpunvme_dq dq;
+
+	setenv("STANDIN_GFX", gfx, 1);
+	setenv("STANDIN_MINOR", minor, 1);
+	begin("cpu", "", 0);
+	good(gpunvme_queue_create(t.dev, t.gpu, &vram, &queue));
+	good(gpunvme_queue_view(queue, NULL, &dq));
+	good(gpunvme_mem_alloc(t.gpu, 4096, NULL, &beside));
+	good(gpunvme_mem_map(beside, t.dev));
+	good(gpunvme_mem_dbuf(beside, t.dev, &dbuf));
+	t.run.dq = &dq;
+	t.run.dbuf = &dbuf;
+	set(0, 0, 0, BLOCK, 0);
+	t.run.count = 1;
+	if (cached)
+		refused(t.run, -EOPNOTSUPP, "caches");
+	else
+		run(1, 0);
+	good(gpunvme_landing_create(t.gpu, t.dev, NULL, &landing));
+	good(gpunvme_landing_get(landing, t.data + 1, HALF, 0, &target));
+	t.run.dbuf = NULL;
+	t.run.target = &target;
+	set(0, 3, 0, 300 << 10, 0);
+	run(1, 0);
+	assert_int_equal(item(0)->result, 300 << 10);
+	assert_memory_equal(t.data + 1, disk + 3, 300 << 10);
+	good(gpunvme_landing_put(&target));
+	good(gpunvme_landing_destroy(landing));
+	good(gpunvme_queue_destroy(queue));
+	good(gpunvme_mem_free(beside));
+	t.run.dq = &t.dq;
+	t.run.target = NULL;
+	end();
+	unsetenv("STANDIN_GFX");
+	unsetenv("STANDIN_MINOR");
+}
+
+static void landing_memory_is_not_cached(void **state)
+{
+	(void)state;
+	if (!getenv("GPUNVME_HIP_LIBRARY"))
+		skip();
+	land_beside_rings("gfx1100", "15", false);
+	if (!strcmp(getenv("STANDIN_LANES"), "cpu"))
+		land_beside_rings("gfx942", "7", true);
+}
+
 /* What was enqueued is done, also when no thread waits for it. */
 static void a_stream_ends_after_its_lists(void **state)
 {
@@ -1200,8 +1479,12 @@ int main(void)
 		cmocka_unit_test(lists_land_from_files),
 		cmocka_unit_test(files_land_in_any_target),
 		cmocka_unit_test(a_stop_takes_no_slots),
+		cmocka_unit_test(a_stop_loses_no_slots),
 		cmocka_unit_test(targets_say_their_way),
 		cmocka_unit_test(volumes_move_data),
+		cmocka_unit_test(volumes_land),
+		cmocka_unit_test(parts_use_all_pairs),
+		cmocka_unit_test(volumes_of_others_are_refused),
 		cmocka_unit_test(a_failed_read_is_never_data),
 		cmocka_unit_test(a_failed_read_never_lands),
 		cmocka_unit_test(a_drive_that_dies_retires_slots),
@@ -1213,6 +1496,8 @@ int main(void)
 		cmocka_unit_test(bad_volumes_are_refused),
 		cmocka_unit_test(streams_of_others_are_refused),
 		cmocka_unit_test(what_hip_refuses),
+		cmocka_unit_test(what_hip_caches_lands),
+		cmocka_unit_test(landing_memory_is_not_cached),
 		cmocka_unit_test(a_stream_ends_after_its_lists),
 		cmocka_unit_test(a_child_is_refused),
 	};

@@ -5,7 +5,11 @@
 
 #include <gpunvme/device/queue.h>
 
-/* The request of a call, `op`, is an opcode, with GPUNVME_RW_FUA if its data must be on the media. */
+/*
+ * The request of a call, `op`, is an opcode, with GPUNVME_RW_FUA if its data must be on the media. With GNVD_FINISH, commands that
+ * the drive has are waited for also after gpunvme_queue_stop().
+ */
+#define GNVD_FINISH 0x100u
 #define GNVD_OPC(op) ((op) & 0xffu)
 #define GNVD_WRITE(flags) (GPUNVME_IO_WRITE | ((flags) & GPUNVME_FUA))
 

@@ -48,6 +48,14 @@ GNVD_FN void gnvd_set_part(const struct gpunvme_dq *dq, const struct gpunvme_dbu
 		gnvd_set_data(dq, dbuf, l->offset, (uint64_t)n << dq->lba_shift, c);
 }
 
+/* As gnvd_look_up(), for the command of a transfer. */
+GNVD_FN int gnvd_look_on(const struct gpunvme_dq *dq, uint64_t *deadline, uint32_t op)
+{
+	int why = gnvd_look_up(dq, deadline, 0, NULL);
+
+	return op & GNVD_FINISH && why == -GPUNVME_ECANCELED ? 0 : why;
+}
+
 /*
  * One lane's transfer, part by part; dbuf NULL: a command without data. All lanes of the wave run the loop together until the last
  * one is done. Lanes with a part to submit submit it, all lanes take completions, and lanes with a result take it. So a wave that
@@ -103,7 +111,7 @@ GNVD_FN void gnvd_run_wave(const struct gpunvme_dq *dq, const struct gnvd_wave *
 			l.nblocks = n = 0;
 		}
 		if (n && (turn & 15) == 15)
-			l.ret = gnvd_look_up(dq, &deadline, 0, NULL);
+			l.ret = gnvd_look_on(dq, &deadline, op);
 		if ((turn & 63) == 63 && !gnvd_ballot(w, n != 0) && most > 1)
 			most /= 2; /* waves that submit few commands must not starve one that submits many */
 		gnvd_pause(turn++);

@@ -241,6 +241,7 @@ struct gnv_stream_volume_args {
 	struct gpunvme_dvol vol;
 	struct gpunvme_dvbuf vbuf;
 	struct gnv_stream_list list;
+	struct gnv_stream_target target;
 };
 
 GPUNVME_STATIC_ASSERT(sizeof(struct gnv_read_args) == 232, "layout of the arguments");
@@ -254,6 +255,6 @@ GPUNVME_STATIC_ASSERT(sizeof(struct gnv_litmus_args) == 248, "layout of the argu
 GPUNVME_STATIC_ASSERT(sizeof(struct gnv_peek_args) == 24, "layout of the arguments");
 GPUNVME_STATIC_ASSERT(sizeof(struct gnv_stream_args) == 264, "layout of the arguments");
 GPUNVME_STATIC_ASSERT(sizeof(struct gnv_stream_file_args) == 336, "layout of the arguments");
-GPUNVME_STATIC_ASSERT(sizeof(struct gnv_stream_volume_args) == 112, "layout of the arguments");
+GPUNVME_STATIC_ASSERT(sizeof(struct gnv_stream_volume_args) == 160, "layout of the arguments");
 
 #endif

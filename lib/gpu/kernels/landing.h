@@ -20,7 +20,12 @@ struct stream_part {
 	uint64_t len;
 };
 
-/* A transfer that lands. A read of a queue takes any bytes of its blocks. */
+GNVK_FN int stream_check_window(const struct stream_source *s, uint64_t first, uint64_t nblocks)
+{
+	return s->vol ? gnvd_check_window_of(s->vol, first, nblocks, 0) : gnvd_check_window(s->dq, first, nblocks, 0);
+}
+
+/* A transfer that lands. A read of a queue or a volume takes any bytes of its blocks. */
 GNVK_FN int stream_check_landing(const struct stream_source *s, struct stream_task *t)
 {
 	const struct gpunvme_dq *dq = s->dq;
@@ -39,13 +44,13 @@ GNVK_FN int stream_check_landing(const struct stream_source *s, struct stream_ta
 	if (s->file)
 		ret = gnvd_check_file_write(dq, s->file, 0, t->pos, t->len);
 	else if (write)
-		ret = gnvd_check_span(dq, t->pos, t->len, 1);
+		ret = s->vol ? gnvd_check_span_of(s->vol, t->pos, t->len, 1) : gnvd_check_span(dq, t->pos, t->len, 1);
 	else if (!t->len)
 		ret = -GPUNVME_EINVAL;
 	else if (!GNVD_WITHIN(t->pos, t->len, 1ull << 63))
 		ret = -GPUNVME_ERANGE;
 	else
-		ret = gnvd_check_window(dq, first, ((t->pos + t->len - 1) >> dq->lba_shift) - first + 1, 0);
+		ret = stream_check_window(s, first, ((t->pos + t->len - 1) >> dq->lba_shift) - first + 1);
 	return !ret && s->file && !GNVD_WITHIN(t->pos, t->len, s->target->file_bytes) ? -GPUNVME_ERANGE : ret;
 }
 
@@ -55,21 +60,29 @@ GNVK_FN void stream_copy(const struct gnvd_wave *w, uint64_t to, uint64_t from, 
 	uint64_t head = (to ^ from) % STREAM_VECTOR ? n : (0 - to) % STREAM_VECTOR, whole, k = w->count, i;
 	const GNVK_GLOBAL stream_vector *source;
 	GNVK_GLOBAL stream_vector *target;
-	stream_vector a, b, c, d;
+	stream_vector a, b, c, d, e, f, g, h;
 
 	head = head < n ? head : n;
 	whole = (n - head) / STREAM_VECTOR;
 	source = GNVK_AT(const stream_vector, from + head);
 	target = GNVK_AT(stream_vector, to + head);
-	for (i = w->rank; i + 3 * k < whole; i += 4 * k) {
+	for (i = w->rank; i + 7 * k < whole; i += 8 * k) { /* 64 waves have 256 KiB under way: a link has a latency of microseconds */
 		a = source[i];
 		b = source[i + k];
 		c = source[i + 2 * k];
 		d = source[i + 3 * k];
+		e = source[i + 4 * k];
+		f = source[i + 5 * k];
+		g = source[i + 6 * k];
+		h = source[i + 7 * k];
 		target[i] = a;
 		target[i + k] = b;
 		target[i + 2 * k] = c;
 		target[i + 3 * k] = d;
+		target[i + 4 * k] = e;
+		target[i + 5 * k] = f;
+		target[i + 6 * k] = g;
+		target[i + 7 * k] = h;
 	}
 	for (; i < whole; i += k)
 		target[i] = source[i];
@@ -154,11 +167,12 @@ GNVK_FN int stream_land(const struct stream_source *s, const struct stream_task 
 	p->len = end - pos;
 	p->memory = l->at + t->offset + (pos - t->pos);
 	p->blocks = *t;
+	p->blocks.op |= GNVD_FINISH; /* a command that is not waited for would cost the slot */
 	p->blocks.pos = start;
 	p->blocks.len = ((end + mask) & ~mask) - start;
 	/* Aligned as the target is. */
 	p->blocks.offset = p->slot * l->slot_bytes + ((p->memory - (pos - start)) & (STREAM_VECTOR - 4));
-	p->landed = s->dbuf->base + p->blocks.offset + (pos - start);
+	p->landed = (s->vol ? s->vbuf->base : s->dbuf->base) + p->blocks.offset + (pos - start);
 	if (GNVD_OPC(t->op) == GPUNVME_IO_WRITE)
 		stream_copy(&w, p->landed, p->memory, p->len);
 	gnvd_order_system();
@@ -167,13 +181,15 @@ GNVK_FN int stream_land(const struct stream_source *s, const struct stream_task 
 	return 0;
 }
 
-/* Did a lane fail with a command that may still move data? An NVMe status is of one that completed, other errors of none. */
+/*
+ * Did a lane fail with a command that may still move data? An NVMe status is of one that completed, other errors of none. With
+ * GNVD_FINISH a lane that was stopped has none.
+ */
 GNVK_FN int stream_lost(uint64_t failed)
 {
 	uint32_t why = (uint32_t)failed & 0xffff;
 
-	return why == (0x8000u | GPUNVME_ETIMEDOUT) || why == (0x8000u | GPUNVME_ECANCELED) || why == (0x8000u | GPUNVME_EPROTO) ||
-	       why == (0x8000u | GPUNVME_ENODEV);
+	return why == (0x8000u | GPUNVME_ETIMEDOUT) || why == (0x8000u | GPUNVME_EPROTO) || why == (0x8000u | GPUNVME_ENODEV);
 }
 
 /*

@@ -140,6 +140,15 @@ GNVK_FN uint64_t stream_move(const struct stream_source *s, struct gpunvme_curso
 	return failed;
 }
 
+/* As stream_shift(), of the blocks on one member. */
+GNVK_FN uint32_t stream_volume_shift(const struct gpunvme_dvol *v, struct gnvd_part p, uint32_t op)
+{
+	uint64_t least = ((p.end - p.begin) << v->lba_shift) >> STREAM_PIECE_LEAST;
+
+	p.slots = least < 1 ? 1 : least < p.slots ? (uint32_t)least : p.slots;
+	return gnvd_piece_shift(v, &p, op);
+}
+
 /* The same of a volume, member by member: lanes that come together name one queue. */
 GNVK_FN uint64_t stream_move_volume(const struct stream_source *s, const struct stream_task *t)
 {
@@ -150,13 +159,13 @@ GNVK_FN uint64_t stream_move_volume(const struct stream_source *s, const struct 
 	for (p.m = 0; p.m < s->vol->members; p.m++) {
 		if (!gnvd_member_range(s->vol, p.lba, nblocks, &p))
 			continue;
-		p.shift = gnvd_piece_shift(s->vol, &p, t->op);
+		p.shift = stream_volume_shift(s->vol, p, t->op);
 		failed = gnvd_run_part(s->vol, s->vbuf, &p, t->op, failed);
 	}
 	return failed;
 }
 
-/* A transfer of a queue or a file, as a whole or part by part. */
+/* A transfer, as a whole or part by part. */
 GNVK_FN uint64_t stream_parts(const struct stream_source *s, struct gpunvme_cursor *cur, const struct stream_task *t)
 {
 	uint64_t pos = t->pos, end = t->pos + t->len, failed = STREAM_GOOD;
@@ -169,7 +178,7 @@ GNVK_FN uint64_t stream_parts(const struct stream_source *s, struct gpunvme_curs
 			ret = stream_land(s, t, pos, &p);
 		if (ret)
 			return ret == -GPUNVME_EAGAIN ? STREAM_LEFT : stream_failure(0, ret);
-		failed = stream_move(s, cur, &p.blocks);
+		failed = s->vol ? stream_move_volume(s, &p.blocks) : stream_move(s, cur, &p.blocks);
 		if (lands)
 			failed = stream_landed(s, t, &p, failed);
 	}
@@ -231,12 +240,7 @@ GNVK_FN void stream_run(const struct stream_source *s, const struct gnv_stream_l
 		if (!stream_begin(s, l->at + i * sizeof(struct gpunvme_transfer), &t))
 			return;
 		ret = stop ? -GPUNVME_ECANCELED : stream_check(s, &t);
-		if (ret)
-			failed = stream_failure(0, ret);
-		else if (s->vol)
-			failed = stream_move_volume(s, &t);
-		else
-			failed = stream_parts(s, cur, &t);
+		failed = ret ? stream_failure(0, ret) : stream_parts(s, cur, &t);
 		if (failed == STREAM_LEFT)
 			return;
 		end = stream_end(s, &t, failed);
@@ -265,7 +269,8 @@ GNVK_KERNEL(stream_file)
 
 GNVK_KERNEL(stream_volume)
 {
-	const struct stream_source s = { gnvd_member_dq(&a->vol, 0, 0), NULL, NULL, &a->vol, &a->vbuf, NULL };
+	const struct stream_source s = { gnvd_member_dq(&a->vol, 0, 0), NULL, NULL, &a->vol, &a->vbuf,
+					 a->target.len ? &a->target : NULL };
 
 	stream_run(&s, &a->list, NULL);
 }
