@@ -9,6 +9,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import errno
+import struct
 import sys
 import time
 from typing import TYPE_CHECKING, Any, Iterable, Sequence
@@ -24,12 +25,13 @@ from ._transfer import Transfer
 if TYPE_CHECKING:
     from ._drive import Drive
 
-SLOTS = 64  # of landing memory: a wave of the kernel uses one for each part of an entry
+SLOTS = 128  # of landing memory: a wave of the kernel uses one for each part of an entry
 FEWEST = 4  # that are tried if less may be locked
 LISTS = 4 << 20  # bytes of the lists of all transfers under way
 SPLIT = 256 << 10  # of one entry of a list, at most: a wave of the kernel takes one at a time
-SPLITS = 256  # entries that are enough for all waves: those of a longer transfer are larger
+SPLITS = 128  # entries that are enough for all waves: those of a longer transfer are larger
 WAVES = 0  # the library's number
+LAYOUT = "QQQIIq"  # of struct gpunvme_transfer
 NAP = 1e-3  # seconds between two looks, at most
 
 
@@ -76,6 +78,42 @@ class Plan:
                 step = min(length, split - offset % split)
                 self.entries.append((offset, place, step))
                 place, offset, length = place + step, offset + step, length - step
+
+
+class Pairs:
+    """What the lists are of: all pairs of a queue, as one pair has a part of a drive's rate. Or the drive's pair.
+
+    A namespace that was named has that alone. So does a drive that has no more pairs, or no memory for them.
+    """
+
+    def __init__(self, drive: Drive):
+        self._queue = ffi.NULL
+        self._view = drive._dq
+        if drive._window.nsid:
+            return
+        chosen = sized("gpunvme_queue_opts")
+        chosen.cmd_timeout_ms = drive._timeout_ms
+        try:
+            self._queue = drive._make("queue", lib.gpunvme_queue_create_striped, ffi.new("struct gpunvme_dev *[]", [drive._dev]), 1,
+                                      drive._gpu, chosen)
+        except Error as error:
+            if error.errno not in (errno.ENOSPC, errno.ENOMEM):
+                raise
+            return
+        self._view = ffi.new("struct gpunvme_dvol *")
+        drive._look_at(self._queue, self._view, lib.GPUNVME_KIND_VOLUME)
+
+    def put(self, run: Any) -> None:
+        """As the source of a list."""
+        if self._queue:
+            run.vol = self._view
+        else:
+            run.dq = self._view
+
+    def end(self) -> None:
+        """One that the drive does not delete lives as long as the drive."""
+        lib.gpunvme_queue_destroy(self._queue)
+        self._queue = ffi.NULL
 
 
 class Rooms:
@@ -148,6 +186,7 @@ class CudaQueue:
         self.driver: Any = self._open()
         self._under_way: dict[int, collections.deque[CudaTransfer]] = {}  # by stream, which ends them in their order
         self._landing: Any = None
+        self._pairs: Pairs | None = None
         self._lists: Area | None = None
         self._rooms = Rooms(LISTS)
         self._kept: list[tuple[int, int]] = []  # rooms that kernels may use, as the driver did not say that they ended
@@ -184,6 +223,7 @@ class CudaQueue:
         new._starts = [(offset, size) for offset, _, size in plan.entries]
         with self.driver.current() as context:
             self.driver.refuse(new.handle, context)
+            self._pairs = self._pairs or Pairs(drive)
             self._landing = self._landing or self._new_landing(drive, SLOTS)
             self._need_event()
             self._take_room(new)
@@ -206,14 +246,14 @@ class CudaQueue:
             self._run(new, plan, flags)
 
     def _run(self, new: CudaTransfer, plan: Plan, flags: int) -> None:
-        entries = ffi.cast("struct gpunvme_transfer *", new._list)
-        for i, (offset, place, size) in enumerate(plan.entries):
-            entries[i] = (offset, place, size, flags, 0, -errno.EAGAIN)
-        assert self._lists
+        assert self._lists and self._pairs
+        numbers = [number for entry in plan.entries for number in (*entry, flags, 0, -errno.EAGAIN)]
+        ffi.memmove(new._list, struct.pack(f"={LAYOUT * len(plan.entries)}", *numbers), ENTRY * len(plan.entries))
         check(lib.gpunvme_landing_get(self._landing, ffi.cast("void *", new._array.address), len(new._array), 0, new.target))
         run = sized("gpunvme_run")
         run.waves = WAVES
-        run.dq, run.target = new._drive._dq, new.target
+        self._pairs.put(run)
+        run.target = new.target
         run.list, run.count = self._lists.dbuf.base + new.room[0], len(plan.entries)
         check(lib.gpunvme_run_on_stream(new._drive._gpu, ffi.cast("void *", new.handle), run))
 
@@ -318,6 +358,13 @@ class CudaQueue:
         while self._under_way:
             drive._queue.collect()
             time.sleep(1e-4 if self._under_way else 0)
+        self._rest()
+        if self._pairs:
+            self._pairs.end()
+            self._pairs = None
+
+    def _rest(self) -> None:
+        """Wait until no kernel runs. The events of the transfers have said that."""
 
     def free(self) -> None:
         """Free memory and events, when the drive is closed."""

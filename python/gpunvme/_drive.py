@@ -38,6 +38,7 @@ class Drive:
     _dev = _gpu = _io = _mem = ffi.NULL
     _dq = ffi.new("struct gpunvme_dq *")
     _process: object = None
+    _timeout_ms = 0  # of a command on a stream; 0: the library's
     _name = ""
     _spec = ""
 
@@ -77,15 +78,19 @@ class Drive:
             self._ask(window[1])
         self._gpu = self._make("gpu", lib.gpunvme_gpu_open, gpu, ffi.NULL)
         self._io = self._make("queue", lib.gpunvme_queue_create, self._dev, self._gpu, ffi.NULL)
-        look = ffi.new("struct gpunvme_view *", (ffi.sizeof("struct gpunvme_view"), *window))
-        version = lib.GPUNVME_DQ_MAJOR << 16 | lib.GPUNVME_DQ_MINOR
-        check(lib.gpunvme_queue_view_v(self._io, look, self._dq, lib.GPUNVME_KIND_QUEUE, version, ffi.sizeof("struct gpunvme_dq")))
+        self._window = ffi.new("struct gpunvme_view *", (ffi.sizeof("struct gpunvme_view"), *window))
+        self._look_at(self._io, self._dq, lib.GPUNVME_KIND_QUEUE)
         chosen = sized("gpunvme_mem_opts")
         chosen.flags = lib.GPUNVME_MEM_HOST
         self._mem = self._make("mem", lib.gpunvme_mem_alloc, self._gpu, BUFFER, chosen)
         check(lib.gpunvme_mem_map(self._mem, self._dev))
         check(lib.gpunvme_mem_dbuf(self._mem, self._dev, self._dbuf))
         self._name = self.info.address
+
+    def _look_at(self, queue: Any, out: Any, kind: int) -> None:
+        """A view of a queue, of the part of the drive that was opened."""
+        version = lib.GPUNVME_DQ_MAJOR << 16 | lib.GPUNVME_DQ_MINOR
+        check(lib.gpunvme_queue_view_v(queue, self._window, out, kind, version, ffi.sizeof(out[0])))
 
     def close(self) -> None:
         """Release the controller and all memory. After a failure (the controller does not stop) it may be called again.

@@ -42,6 +42,7 @@ ffi.cdef("""
     int hipStreamGetDevice(void *stream, int *device);
     int hipStreamIsCapturing(void *stream, int *state);
     int hipStreamSynchronize(void *stream);
+    int hipDeviceSynchronize(void);
     int hipMemsetAsync(uintptr_t to, int value, size_t size, void *stream);
     int hipMemcpy(uintptr_t to, uintptr_t from, size_t size, int kind);
     const char *hipGetErrorString(int error);
@@ -238,6 +239,11 @@ class Hip:
 
     def clear(self, to: int, size: int, stream: int) -> None:
         self._check(self._lib.hipMemsetAsync(to, 0, size, _pointer(0 if stream == 1 else stream)))
+
+    def rest(self) -> None:
+        """Wait for all kernels of the device, also of streams that were destroyed."""
+        with self.current():
+            self._check(self._lib.hipDeviceSynchronize())
 
     def synchronize(self, stream: int) -> None:
         self._check(self._lib.hipStreamSynchronize(_pointer(0 if stream == 1 else stream)))

@@ -6,6 +6,7 @@ hip_event.cpp, ihipEventQuery()).
 """
 from __future__ import annotations
 
+import contextlib
 import errno
 from typing import TYPE_CHECKING, Any
 
@@ -72,6 +73,12 @@ class HipQueue(CudaQueue):
         if self._looks % LOOKS == 0:
             check(lib.gpunvme_landing_get_info(self._landing, sized("gpunvme_landing_info")))
         return transfer.seen == len(transfer._starts)
+
+    def _rest(self) -> None:
+        """A kernel goes on for a moment when it has stored its last result. One of a GPU that has failed does not run."""
+        if self.driver:
+            with contextlib.suppress(Error):
+                self.driver.rest()
 
     def free(self) -> None:
         """Free memory, when the drive is closed."""

@@ -15,7 +15,7 @@ from ._gpu import ordinal_of
 from ._hip import HipQueue
 from ._library import Error, check, ffi, lib, sized
 from ._memory import clear
-from ._transfer import Transfer
+from ._transfer import Transfer, results
 
 if TYPE_CHECKING:
     from ._drive import Drive
@@ -25,7 +25,6 @@ UNDER_WAY = 256 << 20  # bytes of all areas together; a transfer that needs more
 TRANSFERS = 256  # at once: then a new one waits for the others
 SMALLEST = 1 << 20  # of an area
 KEPT = 64 << 20  # an area that is larger is freed after its transfer
-RESULTS = slice(ffi.typeof("struct gpunvme_transfer").fields[-1][1].offset // 8, None, ENTRY // 8)
 
 
 class Stream:
@@ -89,8 +88,8 @@ class HostTransfer(Transfer):
         """Which entries of the list have failed so far."""
         if not self._starts:
             return iter(())
-        results = memoryview(ffi.buffer(self._area.bytes, ENTRY * len(self._starts))).cast("B").cast("q")[RESULTS]
-        return (i for i, result in enumerate(results) if result < 0 and result != -errno.EAGAIN)
+        found = enumerate(results(self._area.bytes, len(self._starts)))
+        return (i for i, result in found if result < 0 and result != -errno.EAGAIN)
 
     def _finish(self) -> None:
         """Give the array what was read, unless any of it failed. The kernel has ended. An interrupted call may be repeated."""
@@ -114,6 +113,7 @@ class Queue:
         self._own: Stream | None = None
         self._under_way: list[HostTransfer] = []
         self._cuda: CudaQueue | None = None
+        self._threads: int | None = None  # the kind of them
         self._free: list[Area] = []
 
     def stream(self, drive: Drive) -> Stream:
@@ -124,9 +124,11 @@ class Queue:
         return self._streams[-1]
 
     def _kind(self, drive: Drive) -> int:
-        found = sized("gpunvme_gpu_info")
-        check(lib.gpunvme_gpu_get_info(drive._gpu, found))
-        return int(found.kind)
+        if self._threads is None:
+            found = sized("gpunvme_gpu_info")
+            check(lib.gpunvme_gpu_get_info(drive._gpu, found))
+            self._threads = int(found.kind)
+        return self._threads
 
     def handle(self, drive: Drive, stream: Any, array: Any) -> int | None:
         """The stream of CUDA or HIP of a transfer. None: a stream of CPU threads."""

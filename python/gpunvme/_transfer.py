@@ -5,10 +5,18 @@ from __future__ import annotations
 import errno
 from typing import TYPE_CHECKING, Any
 
+from ._area import ENTRY
 from ._library import Error, ffi, lib
 
 if TYPE_CHECKING:
     from ._drive import Drive
+
+RESULTS = slice(ffi.typeof("struct gpunvme_transfer").fields[-1][1].offset // 8, None, ENTRY // 8)
+
+
+def results(entries: Any, count: int) -> Any:
+    """Of a list of struct gpunvme_transfer."""
+    return memoryview(ffi.buffer(entries, ENTRY * count)).cast("B").cast("q")[RESULTS]
 
 
 class Transfer:
@@ -47,6 +55,8 @@ class Transfer:
     def _refusal(self) -> Exception | None:
         """What went wrong, of a transfer whose kernel has ended."""
         entries = ffi.cast("struct gpunvme_transfer *", self._list) if self._starts else None
+        if not entries or list(results(self._list, len(self._starts))) == [length for _, length in self._starts]:
+            return None
         for i, (offset, length) in enumerate(self._starts):
             if entries[i].result == length:
                 continue

@@ -12,6 +12,7 @@ SIZE = 20 << 20
 def end_soon(drive):
     """Shorten the command time-out, 30 s, of a drive all of whose later commands may fail."""
     drive._dq.cmd_timeout //= 15
+    drive._timeout_ms = 2000
 
 
 @pytest.fixture(scope="session")
