@@ -7,7 +7,8 @@ Reads of the Python module into tensors of torch on a GPU, with a software contr
 
 SITE has the module from its wheel, and cffi. Needs torch with CUDA, safetensors, and mke2fs for the file. Prints a line of JSON for
 each part, and ends with 1 if a byte was wrong. Parts: reads of any bytes in every kind of memory and stream; 100,000 injected
-faults; a safetensors file against the package safetensors; rates and latency. A machine with one H200 takes about 5 minutes.
+faults; a safetensors file against the package safetensors; rates and latency; what a product of matrices loses meanwhile; a slab
+in chunks of 4 and 32 MiB against O_DIRECT. A machine with one H200 takes about 5 minutes.
 """
 import argparse
 import ctypes
@@ -38,7 +39,8 @@ def arguments():
                    "if that has more room)")
     p.add_argument("--seconds", type=float, default=1.0, help="for each rate (default 1)")
     p.add_argument("--waves", type=int, default=0, help="of each kernel (default: the library's number)")
-    p.add_argument("--only", nargs="+", default=["reads", "faults", "file", "rates"], help="parts")
+    p.add_argument("--drives", nargs="+", default=["soft:ram:1G", "soft:vram:1G?on=cuda:0"], help="of rates and product")
+    p.add_argument("--only", nargs="+", default=["reads", "faults", "file", "rates", "product", "slab"], help="parts")
     return p.parse_args()
 
 
@@ -139,21 +141,22 @@ def faults():
 
 def make_file(folder, gib):
     """A safetensors file of tensors like those of a model, and an ext4 that has it."""
-    import safetensors.torch
-    tensors, left, i = {}, int(gib * 2**30), 0
+    entries, left, i = {}, int(gib * 2**30), 0
     while left > 0:
-        rows = [14336, 4096, 4096, 1024, 1][i % 5]
-        n = min(left, rows * 8192)
-        n -= n % 2
-        if not n:
-            break
-        tensors[f"model.layers.{i // 5}.part{i % 5}.weight"] = random_bytes(n, i).view(torch.bfloat16).cpu()
+        n = min(left, [14336, 4096, 4096, 1024, 1][i % 5] * 8192)
+        begin = int(gib * 2**30) - left
+        entries[f"model.layers.{i // 5}.part{i % 5}.weight"] = {"dtype": "U8", "shape": [n], "data_offsets": [begin, begin + n]}
         left -= n
         i += 1
     root = folder / "root"
     root.mkdir()
     began = time.monotonic()
-    safetensors.torch.save_file(tensors, root / "model.safetensors")
+    header = json.dumps(entries).encode()
+    header += b" " * (-len(header) % 8)
+    with open(root / "model.safetensors", "wb") as out:
+        out.write(len(header).to_bytes(8, "little") + header)
+        for i, entry in enumerate(entries.values()):
+            out.write(random_bytes(entry["shape"][0], i).cpu().numpy().data)
     report("file", saved_after_seconds=round(time.monotonic() - began, 1))
     size = (root / "model.safetensors").stat().st_size
     image = folder / "image"
@@ -191,9 +194,10 @@ def file(a):
             cpus = {"ours": [], "safetensors": []}
             same = True
             for turn in range(4):  # the first is not counted
-                report("file", turn=turn)
                 mine, t, c = timed(lambda: ours.load_file(opened, device="cuda:0"))
+                report("file", turn=turn, ours_seconds=round(t, 2))
                 theirs, u, d = timed(lambda: safetensors.torch.load_file(path, device="cuda:0"))
+                report("file", turn=turn, safetensors_seconds=round(u, 2))
                 if turn:
                     rates["ours"].append(round(size / t / 1e9, 2)), cpus["ours"].append(round(c, 2))
                     rates["safetensors"].append(round(size / u / 1e9, 2)), cpus["safetensors"].append(round(d, 2))
@@ -294,14 +298,62 @@ def product(drive, name, seconds):
 
     products(False)
     alone, loaded = products(False)[0], products(True)
-    report("product of 8192", drive=name, alone_ms=round(alone * 1e3, 3), with_reads_ms=round(loaded[0] * 1e3, 3),
+    report("product of 8192", drive=name, waves=_cuda.WAVES or 64, alone_ms=round(alone * 1e3, 3), with_reads_ms=round(loaded[0] * 1e3, 3),
            loses_percent=round(100 * (loaded[0] / alone - 1), 2), reads_GB_per_s=round(loaded[1], 2))
 
 
+def slab(a):
+    """A file in chunks: as a drive, and with O_DIRECT into pinned memory from where torch copies. Two chunks are under way."""
+    folder = a.folder or pathlib.Path(tempfile.gettempdir())
+    with tempfile.NamedTemporaryFile(dir=folder) as place:
+        for i in range(int(a.gib * 8)):
+            place.write(random_bytes(128 << 20, i).cpu().numpy().data)
+        place.flush()
+        os.fsync(place.fileno())
+        size = place.tell()
+        report("slab", bytes=size, folder=str(folder))
+        for chunk in (4 << 20, 32 << 20):
+            out = torch.empty(4, chunk, dtype=torch.uint8, device="cuda")
+            with gpunvme.Drive(place.name, gpu="cuda:0") as drive:
+                mine = timed(lambda: whole(drive, size, chunk, out))
+            other = timed(lambda: direct(place.name, size, chunk, out))
+            for how, (_, wall, cpu) in (("ours", mine), ("O_DIRECT", other)):
+                report("slab", chunk=chunk, how=how, GB_per_s=round(size / wall / 1e9, 2), cpu_ms_per_GiB=round(cpu * 1e3 / (size / 2**30), 1))
+
+
+def whole(drive, size, chunk, out):
+    line = []
+    for i, at in enumerate(range(0, size, chunk)):
+        if len(line) == len(out):
+            line.pop(0).wait()
+        line.append(drive.read_async(out[i % len(out)], at))
+    for transfer in line:
+        transfer.wait()
+
+
+def direct(path, size, chunk, out):
+    host = torch.empty(2, chunk, dtype=torch.uint8).pin_memory()
+    ends = [torch.cuda.Event() for _ in host]
+    file = os.open(path, os.O_RDONLY | os.O_DIRECT)
+    for i, at in enumerate(range(0, size, chunk)):
+        ends[i % 2].synchronize()
+        if os.preadv(file, [host[i % 2].numpy()], at) != chunk:
+            raise OSError("a short read")
+        out[i % len(out)].copy_(host[i % 2], non_blocking=True)
+        ends[i % 2].record()
+    os.close(file)
+
+
+def products(a):
+    for name in a.drives:
+        with filled(name, random_bytes(256 << 20, 3)) as drive:
+            product(drive, name, a.seconds)
+
+
 def rates(a):
-    """With memory as store by CPU threads, and by a drive that the same GPU emulates."""
+    """With memory as store by CPU threads, and by a drive that a GPU emulates."""
     copies(a.seconds)
-    for name in ("soft:ram:1G", "soft:vram:1G?on=cuda:0"):
+    for name in a.drives:
         try:
             drive = filled(name, random_bytes(256 << 20, 3))
         except gpunvme.Error as error:
@@ -313,17 +365,6 @@ def rates(a):
                 for size in (4096, 65536, 1 << 20, 16 << 20):
                     rate(drive, name, size, streams, a.seconds)
             tables(drive, name)
-            product(drive, name, a.seconds)
-
-
-def waves(a):
-    """What the number of waves does."""
-    name = "soft:ram:1G"
-    with filled(name, random_bytes(256 << 20, 3)) as drive:
-        for streams, size in ((1, 1 << 20), (1, 16 << 20), (4, 16 << 20)):
-            rate(drive, name, size, streams, a.seconds)
-        tables(drive, name)
-        product(drive, name, a.seconds)
 
 
 def main():
@@ -342,8 +383,10 @@ def main():
         file(a)
     if "rates" in a.only:
         rates(a)
-    if "waves" in a.only:
-        waves(a)
+    if "product" in a.only:
+        products(a)
+    if "slab" in a.only:
+        slab(a)
     return bool(wrong)
 
 
