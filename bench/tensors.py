@@ -161,7 +161,7 @@ def make_file(folder, gib):
     size = (root / "model.safetensors").stat().st_size
     image = folder / "image"
     with open(image, "wb") as file:
-        file.truncate(size + size // 50 + (64 << 20))
+        file.truncate((size + size // 50 + (64 << 20)) >> 20 << 20)
     subprocess.run([os.environ.get("MKE2FS", "mke2fs"), "-q", "-t", "ext4", "-O", "^has_journal", "-m", "0", "-i", "1048576", "-d", root, image], check=True)
     report("file", image_after_seconds=round(time.monotonic() - began, 1))
     return root / "model.safetensors", image, size
@@ -314,7 +314,7 @@ def slab(a):
         report("slab", bytes=size, folder=str(folder))
         for chunk in (4 << 20, 32 << 20):
             out = torch.empty(4, chunk, dtype=torch.uint8, device="cuda")
-            with gpunvme.Drive(place.name, gpu="cuda:0") as drive:
+            with gpunvme.Drive(pathlib.Path(place.name), gpu="cuda:0") as drive:
                 mine = timed(lambda: whole(drive, size, chunk, out))
             other = timed(lambda: direct(place.name, size, chunk, out))
             for how, (_, wall, cpu) in (("ours", mine), ("O_DIRECT", other)):
