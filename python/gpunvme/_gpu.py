@@ -49,8 +49,8 @@ ffi.cdef("""
 """)
 
 
-CAPTURED = ("the stream is captured, and a graph has no Transfer to wait for: begin the transfer before or after the capture, or call "
-            "gpunvme_run_on_stream() of the C library")
+CAPTURED = ("the stream is captured, and a graph has no Transfer to wait for: begin the transfer before or after the capture, or "
+            "call gpunvme_run_on_stream() of the C library")
 
 
 def _pointer(handle: int) -> Any:
@@ -225,7 +225,7 @@ class Hip:
             self._lib.hipSetDevice(before[0])
 
     def refuse(self, stream: int, _: Any) -> None:
-        """Refuse a stream of another device, or one that was destroyed, and one that is captured. 0, 1 and 2 are default streams."""
+        """Refuse a stream of another device, one that was destroyed and one that is captured. 0, 1 and 2 are default streams."""
         found = ffi.new("int *", self._device)
         if stream > 2:
             self._check(self._lib.hipStreamGetDevice(_pointer(stream), found))

@@ -33,8 +33,8 @@ class HipQueue(CudaQueue):
         where = getattr(array, "__dlpack_device__", None)
         on = tuple(map(int, where())) if where else (1, 0)
         if on[0] != ROCM:
-            raise Error(-errno.EOPNOTSUPP, "a drive with threads of an AMD GPU moves memory of that GPU in the background: for this "
-                                           "array open the drive with gpu='cpu', or call read() and write()")
+            raise Error(-errno.EOPNOTSUPP, "a drive with threads of an AMD GPU moves memory of that GPU in the background: for "
+                                           "this array open the drive with gpu='cpu', or call read() and write()")
         return current(array, on[1]) if stream is None else handle_of(stream)
 
     def _take(self, array: Device) -> None:

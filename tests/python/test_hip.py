@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """
-Transfers on streams of HIP, with the mocks of HIP and of HSA, whose GPU is CPU threads. They are few, so transfers are small. What is
-the same as on streams of CUDA: test_cuda.py.
+Transfers on streams of HIP, with the mocks of HIP and of HSA, whose GPU is CPU threads. They are few, so transfers are small.
+What is the same as on streams of CUDA: test_cuda.py.
 """
 import contextlib
 import ctypes
@@ -136,7 +136,8 @@ def test_current_stream_of_torch(drive, gpu, content, monkeypatch):
         pass
 
     fake.Tensor = FakeTensor
-    fake.cuda = types.SimpleNamespace(current_stream=lambda device: asked.append(device) or types.SimpleNamespace(cuda_stream=handle))
+    stream = types.SimpleNamespace(cuda_stream=handle)
+    fake.cuda = types.SimpleNamespace(current_stream=lambda device: asked.append(device) or stream)
     monkeypatch.setitem(sys.modules, "torch", fake)
     array = Array(gpu, 1000)
     transfer = drive.read_async(FakeTensor(array.address, (1000,), (1, 8, 1), kind=ROCM), 9)
