@@ -200,8 +200,40 @@ int gnv_uri_take_u32(struct gnv_uri *uri, const char *key, uint32_t min, uint32_
 	return 0;
 }
 
+/* How many characters of the longer text are neither in the common beginning nor in the common end. */
+static size_t apart(const char *a, const char *b)
+{
+	const size_t len_a = strlen(a), len_b = strlen(b), shorter = len_a < len_b ? len_a : len_b;
+	size_t front = 0, back = 0;
+
+	while (front < shorter && a[front] == b[front])
+		front++;
+	while (back < shorter - front && a[len_a - back - 1] == b[len_b - back - 1])
+		back++;
+	return (len_a > len_b ? len_a : len_b) - front - back;
+}
+
+/* The known key that @word may have been meant for: it begins so, or it is at most two characters apart. Or NULL. */
+static const char *nearest_key(const struct gnv_uri *uri, const char *word)
+{
+	size_t best = strlen(word) < 4 ? 2 : 3; /* exclusive */
+	const char *found = NULL;
+	unsigned k;
+
+	for (k = 0; k < uri->known_count; k++) {
+		size_t far = strncmp(uri->known[k], word, strlen(word)) ? apart(uri->known[k], word) : 1;
+
+		if (far >= best)
+			continue;
+		best = far;
+		found = uri->known[k];
+	}
+	return found;
+}
+
 int gnv_uri_check_taken(const struct gnv_uri *uri)
 {
+	const char *near;
 	char list[512] = "";
 	unsigned i, k;
 
@@ -215,7 +247,9 @@ int gnv_uri_check_taken(const struct gnv_uri *uri)
 		strcat(list, k ? ", " : "");
 		strcat(list, uri->known[k]);
 	}
-	return gnv_fail(-EINVAL, "unknown key '%.100s' in the URI; valid for %s: %s", uri->param[i].key, uri->scheme, list);
+	near = nearest_key(uri, uri->param[i].key);
+	return gnv_fail(-EINVAL, "unknown key '%.100s' in the URI; %s%s%salid for %s: %s", uri->param[i].key,
+			near ? "did you mean " : "", near ? near : "", near ? "? V" : "v", uri->scheme, list);
 }
 
 int gnv_uri_pci(const char *text, char bdf[GNV_BDF_BYTES])

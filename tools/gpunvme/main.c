@@ -57,13 +57,16 @@ static const struct verb *find(const char *name)
 
 static int unknown(const char *name)
 {
+	const char *what = *name == '-' ? "option" : "verb";
 	struct nearest near = NEAREST_INIT(name, strlen(name));
 
 	for (size_t i = 0; i < VERBS; i++)
 		nearest_look(&near, verbs[i].name);
+	nearest_look(&near, "--help");
+	nearest_look(&near, "--version");
 	if (near.name)
-		return misused("unknown verb '%s'; did you mean %s? Try gpunvme --help", name, near.name);
-	return misused("unknown verb '%s'; try gpunvme --help", name);
+		return misused("unknown %s '%s'; did you mean %s? Try gpunvme --help", what, name, near.name);
+	return misused("unknown %s '%s'; try gpunvme --help", what, name);
 }
 
 /* help VERB is VERB --help. */
