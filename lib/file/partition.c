@@ -271,7 +271,7 @@ static int explain(const struct disk *disk, const char *cause)
 		    !disk->read(disk->ctx, size, head, sizeof(head)) && gpt_parse(head, size, 1, &gpt))
 			return gnv_fail(-EOPNOTSUPP,
 					"the partition table (GPT) is for blocks of %u bytes, and the namespace has blocks of %u; "
-					"do not repair the table; copy the data to a drive that has that block size, or format this "
+					"do not repair the table. Copy the data to a drive that has that block size, or format this "
 					"namespace to it, which erases the data",
 					size, disk->lba_size);
 	return gnv_fail(-EUCLEAN, "%s", cause);

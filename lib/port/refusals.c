@@ -127,7 +127,7 @@ static int check_node(const char *path, const char *remedy)
 	int ret = gnv_sys_may_use(path);
 
 	if (ret == -ENOENT)
-		return gnv_fail(-ENODEV, "%s does not exist; %s; a container needs it by --device", path, remedy);
+		return gnv_fail(-ENODEV, "%s does not exist; %s. A container needs it by --device", path, remedy);
 	if (ret)
 		return gnv_fail(-EACCES, "%s: no permission; give it to your user (gpunvme bind --user NAME, or chown)", path);
 	return 0;

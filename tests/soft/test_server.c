@@ -747,7 +747,7 @@ static void memory_that_could_be_cut_off_is_refused(void **state)
 	assert_int_equal(map_fd(0x80000000u, MEM, bare, 0, 3), EPERM);
 	assert_warned("start QEMU with -object memory-backend-memfd,id=mem,size=SIZE,share=on -machine memory-backend=mem");
 	assert_int_equal(map_fd(0x80000000u, MEM, image, 0, 3), EPERM);
-	assert_warned("in place of memory-backend-file or -ram), Cloud Hypervisor in a version that seals its memory (F_SEAL_SHRINK); SPDK's own host has no such memory");
+	assert_warned("in place of memory-backend-file or -ram), Cloud Hypervisor in a version that seals its memory (F_SEAL_SHRINK). SPDK's own host has no such memory");
 	assert_int_equal(map_fd(0x80000000u, 2 * MEM, sealed, 0, 3), EINVAL);
 	assert_int_equal(map_fd(0x80000000u, MEM, sealed, UINT64_MAX - 4095, 3), EINVAL);
 	assert_int_equal(map_fd(0x80000000u, MEM, sealed, 0, 3), 0);

@@ -20,7 +20,7 @@ static void print_controller(const struct gpunvme_pci_info *i)
 	if (*i->model)
 		printf("    %s, serial %s, %u namespaces, %s\n", i->model, i->serial, i->namespaces, human((double)i->bytes));
 	if (i->payload)
-		printf("    packets of %u bytes, %u possible; reads of %u bytes; link sleep (ASPM) %s\n", i->payload, i->payload_most,
+		printf("    packets of %u bytes (%u possible), reads of %u bytes, link sleep (ASPM) %s\n", i->payload, i->payload_most,
 		       i->read_request, i->aspm > 0 ? states[i->aspm & 3] : "off");
 	if (*i->in_use)
 		printf("    in use: %s\n", i->in_use);

@@ -67,7 +67,7 @@ static int check_range(int fd, uint64_t offset, uint64_t len, struct stat *st)
 	if (fstatfs(fd, &fs) || (uint32_t)fs.f_type == HUGETLBFS_MAGIC)
 		return gnv_fail(-EPERM, "memory of huge pages could end this process, as a hole can be punched into it; give the machine "
 					"memory of small pages: for QEMU memory-backend-memfd without hugetlb=on, for Cloud Hypervisor "
-					"--memory without hugepages=on; transparent huge pages are no such memory");
+					"--memory without hugepages=on. Transparent huge pages do no harm");
 	return 0;
 }
 
@@ -89,7 +89,7 @@ int gnv_shared_map(int fd, uint64_t offset, uint64_t len, struct gnv_shared *sha
 		return gnv_fail(-EPERM, "memory that is not a memfd sealed against shrinking could end this process; start QEMU with "
 					"-object memory-backend-memfd,id=mem,size=SIZE,share=on -machine memory-backend=mem (in place of "
 					"memory-backend-file or -ram), Cloud Hypervisor in a version that seals its memory "
-					"(F_SEAL_SHRINK); SPDK's own host has no such memory");
+					"(F_SEAL_SHRINK). SPDK's own host has no such memory");
 	ret = check_range(fd, offset, len, &st);
 	if (ret)
 		return ret;

@@ -275,7 +275,7 @@ static int bad_condition(struct rest given)
 {
 	return gnv_fail(
 		-EINVAL,
-		"fault=: '%.*s' is no condition here; they are op=, lba=FIRST[-LAST], queue=, p=, after=, count= and, of status, "
+		"fault=: '%.*s' is no condition here. They are op=, lba=FIRST[-LAST], queue=, p=, after=, count= and, of status, "
 		"dnr= and more=; `gpunvme faults` explains them",
 		(int)gnv_min(given.len, 40), given.at);
 }

@@ -109,7 +109,7 @@ static void end_unsent(struct gnv_soft_server *server, struct gnv_soft_seat *sea
 
 	if (!server->refusal_said)
 		gnv_log(server->soft->log, GPUNVME_LOG_ERROR,
-			"io_uring takes no requests (%s; said once): commands end with Internal Error; look for a seccomp "
+			"io_uring takes no requests (%s, said once): commands end with Internal Error; look for a seccomp "
 			"filter or for descriptors of the library that were closed, and open the device again",
 			strerror(-err));
 	server->refusal_said = true;

@@ -65,7 +65,7 @@ static void explain_refusal(struct gnv_soft_seat *seat, int err)
 {
 	if (!seat->buffers_refused)
 		gnv_log(seat->soft->log, GPUNVME_LOG_INFO,
-			"data memory is not registered with io_uring (%s); I/O works, a little slower; a larger locked-memory "
+			"data memory is not registered with io_uring (%s), so I/O is a little slower; a larger locked-memory "
 			"limit (ulimit -l) helps",
 			strerror(-err));
 	seat->buffers_refused = true;
