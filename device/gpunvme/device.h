@@ -107,7 +107,7 @@ GPUNVME_FN int GNVD_QUEUE(read)(const struct gpunvme_dq *dq, const struct gpunvm
  *
  * The call writes what this thread stored before. The kernel must order the stores of other threads before the call (a barrier, a
  * fence). Where a volatile write cache is enabled, the blocks are durable after gpunvme_flush(). With GPUNVME_FUA they are durable
- * when the call returns 0; this says nothing of earlier writes. Every drive has that flag, and without a volatile write cache it
+ * when the call returns 0. This says nothing of earlier writes. Every drive has that flag, and without a volatile write cache it
  * changes nothing. NVM Command Set Specification 3.2.6 (Write, FUA).
  * Return: as gpunvme_read(); -GPUNVME_EINVAL also for an unknown flag.
  */

@@ -102,7 +102,7 @@ GPUNVME_API int gpunvme_pci_bind(const char *address, const char *user);
  * gpunvme_pci_unbind() - let the kernel choose the driver of a controller again
  * @address: DDDD:BB:DD.F, or a URI of that (pci:...), whose keys are not looked at
  *
- * Waits for a process that has it open; libgpunvme lets go by itself. Needs root.
+ * Waits for a process that has it open. libgpunvme lets go by itself. Needs root.
  * Return: 0; -EINVAL bad address, or vfio-pci does not have it; -ENODEV; -EACCES not root.
  */
 GPUNVME_API int gpunvme_pci_unbind(const char *address);
@@ -141,7 +141,7 @@ GPUNVME_API int gpunvme_doctor_drive_v(struct gpunvme_dev *dev, struct gpunvme_c
  * @checks:  room for *count of them
  * @count:   in: room; out: how many there are, which may be more than there was room for
  *
- * When nothing stands against it the device is opened, which resets it, to try the export of its doorbells and their mapping; its
+ * When nothing stands against it the device is opened, which resets it, to try the export of its doorbells and their mapping. Its
  * media is not touched. Any thread may call it.
  * Return: 0 it can be opened; -EINVAL bad address; -ENODEV no such device; otherwise as gpunvme_dev_open() would.
  */

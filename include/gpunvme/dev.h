@@ -42,7 +42,7 @@
  * %XX stands for one byte. An unknown or repeated key is an error.
  *
  * GPUNVME_QUIRKS in the environment replaces what the table of drives says: WORD[,WORD...] or VVVV:DDDD=WORD[,WORD...], several
- * parted by ";"; the words are those of gpunvme_dev_info.quirks, or "none".
+ * parted by ";". The words are those of gpunvme_dev_info.quirks, or "none".
  */
 #ifndef GPUNVME_DEV_H
 #define GPUNVME_DEV_H
@@ -65,8 +65,8 @@ struct gpunvme_dev;
 enum gpunvme_log_level { GPUNVME_LOG_ERROR = 0, GPUNVME_LOG_WARN = 1, GPUNVME_LOG_INFO = 2, GPUNVME_LOG_DEBUG = 3 };
 
 /*
- * Receives the log of the library; one line, no newline at the end. May be called from any
- * thread, also one of the library's own; must not call back into the library.
+ * Receives the log of the library, a line without a newline each time. May be called from any
+ * thread, also one of the library's own. It must not call back into the library.
  */
 typedef void gpunvme_log_fn(void *ctx, enum gpunvme_log_level level, const char *text);
 
@@ -102,7 +102,7 @@ struct gpunvme_dev_opts {
  * Devices that share an address space (opts->share) reach memory at the same IOVA, and memory that is mapped to several of them is
  * pinned and counted once. Each of them can reach what is mapped for any, so no drive of them works in memory of this machine: the
  * one that opts->share names leaves what it had, for good, also if this call fails after that. They must have been opened in the
- * same way (`port`), and may be closed in any order; opts->share need only stay open during this call.
+ * same way (`port`), and may be closed in any order. opts->share need only stay open during this call.
  *
  * A namespace that another controller of this machine serves, too, is held there (its disk is opened exclusively, where this user
  * may) until the device is closed, so that nobody mounts it.
@@ -122,7 +122,7 @@ GPUNVME_API int gpunvme_dev_open(const char *uri, const struct gpunvme_dev_opts 
  * gpunvme_dev_close() - shut the controller down and release everything
  * @dev: or NULL, which does nothing
  *
- * Queue pairs and mappings of @dev must be gone before; those that are not are torn down here, in the lawful order (stop DMA,
+ * Queue pairs and mappings of @dev must be gone before. Those that are not are torn down here, in the lawful order (stop DMA,
  * unmap, free). No other thread may use @dev any more, nor the queue pairs that it still has, whatever it returns. Memory
  * that lies in it (gpunvme_mem_cmb()) has to be freed by its caller first: until then it returns -EBUSY, and nothing has ended.
  * Return: 0 the device is gone, with its queue pairs, also those that gpunvme_queue_destroy() could not delete, and no memory is
@@ -136,9 +136,10 @@ GPUNVME_API int gpunvme_dev_close(struct gpunvme_dev *dev);
  * gpunvme_dev_reset() - make the controller let go of everything, and bring it back
  * @dev: an open device, also one that is dead
  *
- * By its registers; where that fails, or the controller does not take back what was set, by a function reset (docs/reliability.md).
- * All queues end for their lanes as by gpunvme_queue_recover(), and are created again; features that were set by this program are
- * set again; memory stays mapped. An admin command under way is not waited for: it ends with -ESHUTDOWN. A queue whose destruction
+ * By its registers. Where that fails, or the controller does not take back what was set, it does a function reset
+ * (docs/reliability.md).
+ * All queues end for their lanes as by gpunvme_queue_recover(), and are created again. Features that were set by this program are
+ * set again. Memory stays mapped. An admin command under way is not waited for: it ends with -ESHUTDOWN. A queue whose destruction
  * was refused (-EBUSY) can be destroyed afterwards. Any thread may call it.
  * Return: 0; -ENODEV it is gone; -ESHUTDOWN gpunvme_dev_close() was called; -ETIMEDOUT, -EIO neither way brought it back: it is
  * dead, and lanes get -GPUNVME_ENODEV; otherwise as gpunvme_queue_recover() of the first queue that did not come back.
@@ -223,7 +224,7 @@ GPUNVME_API int gpunvme_dev_get_info(const struct gpunvme_dev *dev, struct gpunv
  * @result: dword 0 of the completion; may be NULL
  *
  * For commands this API has no function for. Commands that create or delete queues are refused, they would pull the ground from
- * under gpunvme_queue_create(). Any thread may call it; commands run one at a time. A Set Features that succeeds is kept, to be
+ * under gpunvme_queue_create(). Any thread may call it. Commands run one at a time. A Set Features that succeeds is kept, to be
  * sent again after a reset. Format NVM, and Namespace Management and Attachment that delete or detach, change blocks under the
  * views of queues: they are refused while the device has queues, and no queue can be made while they run.
  * Return: 0; -ESHUTDOWN the controller is dead, or was reset meanwhile: send it again; -EINVAL; -EPERM for a refused opcode, or one

@@ -118,7 +118,7 @@ struct gpunvme_cached_queue {
 	const struct gpunvme_dpages *cache;
 };
 
-/* A file, through a cache that is over it; the queue is of the namespace that has the file. */
+/* A file, through a cache that is over it. The queue is of the namespace that has the file. */
 struct gpunvme_cached_file {
 	const struct gpunvme_dq *dq;
 	const struct gpunvme_dpages *cache;

@@ -73,7 +73,7 @@ struct gpunvme_file_opts {
  * @opts: NULL for the defaults: its path on a file system that is not mounted
  * @file: set on success; the caller owns it
  *
- * Any thread may call it; of a mounted file system, any but those that serve the block device. Everything on the drive is
+ * Any thread may call it. Of a mounted file system, threads that serve its block device must not. Everything on the drive is
  * untrusted.
  *
  * GPUNVME_FILE_UNMOUNTED: reads ext2, ext3 and ext4 with libext2fs, through the library. Symbolic links are followed within the
@@ -81,7 +81,7 @@ struct gpunvme_file_opts {
  *
  * GPUNVME_FILE_MAP: reads the superblock that the map was made under, and compares: nothing may have been written to the file
  * system since. On XFS this does not show when it was mounted for writing and the machine then stopped: read by such a map what you
- * can check; writing is refused, as it is on btrfs, which only its own driver may write to.
+ * can check. Writing is refused, as it is on btrfs, which only its own driver may write to.
  *
  * GPUNVME_FILE_MOUNTED: the file system must be ext4 or XFS, mounted from a block device or a partition of it. This library must
  * serve that block device from the same namespace, in this process or another (gpunvme/serve.h). That is known by what the ublk
@@ -114,13 +114,13 @@ GPUNVME_API int gpunvme_file_open(struct gpunvme_dev *dev, const char *name, con
  * @opts:  NULL for the defaults
  * @file:  set on success; the caller owns it
  *
- * Files are numbered from 0 on, in the order of @names, and those of one directory by the bytes of their names; so a list of files
+ * Files are numbered from 0 on, in the order of @names, and those of one directory by the bytes of their names. So a list of files
  * has in the table the numbers that it has in the list. Each is called by the name with which gpunvme_file_open() finds it: as it
  * was given, or the directory's as it was given, and '/' and its path below that (mounted: the directory's without '/' at its end).
  * Symbolic links, devices and the like below directories are passed over. All files are of one file system. The inodes are read in
  * the order in which they lie. Of a long list those of one directory had better stand together: it is read once for them then.
  * What gpunvme_file_open() says of one file holds for all of these, but that no file is kept open, so a mounted file system may be
- * unmounted and no file can be leased; there, each file has 8 bytes more in the host. Threads: as gpunvme_file_open().
+ * unmounted and no file can be leased. There, each file has 8 bytes more in the host. Threads: as gpunvme_file_open().
  *
  * Return: 0, also when a directory has no file below it; -EINVAL, also for maps of several file systems; -ENOENT and all others of
  * gpunvme_file_open() for the first file that cannot be had, which the sentence names (of a map, its number): then there is no
@@ -151,9 +151,9 @@ GPUNVME_API int gpunvme_file_close(struct gpunvme_file *file);
  * The file system must be mounted read-only and be ext4, XFS or btrfs, on an NVMe namespace or a partition of one: what is written
  * later would not be in the map, and the map is refused when anything was. XFS writes to its superblock also when it is mounted
  * read-only: it must have been unmounted, and mounted with the options ro and norecovery. btrfs must be on one device, and have
- * its data once, or in whole copies (dup), of which the first is taken; its addresses are translated by its chunks, and its
- * checksums are not looked at. Asks the kernel (FIEMAP), and reads the superblock from the block device, which needs the right to;
- * btrfs, root. Any thread may call it.
+ * its data once, or in whole copies (dup), of which the first is taken. Its addresses are translated by its chunks, and its
+ * checksums are not looked at. Asks the kernel (FIEMAP), and reads the superblock from the block device, which needs the right to.
+ * btrfs needs root. Any thread may call it.
  * Return: 0; -EOPNOTSUPP another file system, no regular file, or one that has no blocks of its own on the drive: encrypted,
  * compressed, in its inode, on a real-time device, or below device mapper, md or a loop device; or a btrfs of several devices,
  * striped, or with a feature that moves its data; -EBUSY the file system is mounted for writing, or the file has data that is not
@@ -168,12 +168,13 @@ GPUNVME_API int gpunvme_file_map_make(const char *path, char **text);
  * @first: number of the first one
  * @count: how many from there on, 1 of one file; several threads may look at parts of a large set
  *
- * Compares size, times and extents with those of when it was opened, or leased, or given back; files of a set by their names, a
- * relative one is looked for where the process is by then. 0, called after the last command of a kernel has completed: what it read
- * were these files as they were all the while. Otherwise the sentence names the first that has changed, and how; the table stays as
- * it was made: close it, and open it again. A change of owner, mode, names or attributes counts as one, because what sets back the
- * time of a write leaves only that trace. Under a lease it also tells what the lease does not prevent. Not told: a write past the
- * kernel's cache (O_DIRECT) that had begun before the file was opened and ends after that; a lease is not given before it has.
+ * Compares size, times and extents with those of when it was opened, or leased, or given back. Files of a set go by their names,
+ * and a relative one is looked for where the process is by then. 0, called after the last command of a kernel has completed: what
+ * it read were these files as they were all the while. Otherwise the error message names the first that has changed, and how. The
+ * table stays as it was made: close it, and open it again. A change of owner, mode, names or attributes counts as one, because
+ * what sets back the time of a write leaves only that trace. Under a lease it also tells what the lease does not prevent. Not
+ * told: a write past the kernel's cache (O_DIRECT) that had begun before the file was opened and ends after that. A lease is not
+ * given before it has.
  * Any thread may call it.
  * Return: 0; -ESTALE one has changed; of a set also: was deleted or renamed, or something else has its name; -EINVAL it is no such
  * file; -ENOENT it has not so many files; -ECHILD; what open files and their file systems return.

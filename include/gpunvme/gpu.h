@@ -91,7 +91,7 @@ GPUNVME_API int gpunvme_gpu_list_v(struct gpunvme_gpu_entry *list, uint32_t *cou
  * @list:  room for *count elements
  * @count: in: room; out: how many there are, which may be more than there was room for
  *
- * First those that the kernel's compute driver lists, in its order, which is that of ROCm; then other AMD GPUs, then NVIDIA's. No
+ * First those that the kernel's compute driver lists, in its order, which is that of ROCm, then other AMD GPUs, then NVIDIA's. No
  * runtime is loaded and no GPU is opened or woken. gpunvme_pci_get_path() tells how far it is from a controller.
  * Any thread may call it. Return: 0; -EINVAL.
  */
@@ -156,7 +156,7 @@ struct gpunvme_litmus_opts {
 	void *progress_ctx;
 	uint32_t queue_flags; /* GPUNVME_QUEUE_VRAM: rings and data in the GPU's memory; or 0: in the host's */
 	/*
-	 * Where the data lies: GPUNVME_MEM_HOST, _HUGE, _SHARED, _VRAM, _HIP or _DRM; 0: with the rings. Other memory than theirs
+	 * Where the data lies: GPUNVME_MEM_HOST, _HUGE, _SHARED, _VRAM, _HIP or _DRM. 0: with the rings. Other memory than theirs
 	 * is for a controller in software: on a drive data and rings lie together (-EXDEV).
 	 */
 	uint32_t mem_flags;

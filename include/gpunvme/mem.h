@@ -67,8 +67,8 @@ GPUNVME_API int gpunvme_mem_alloc(struct gpunvme_gpu *gpu, size_t len, const str
  * @mem: set on success
  *
  * Memory of the GPU from its runtime (hipExtMallocWithFlags, hipMalloc, hsa_amd_memory_pool_allocate) is recognised. Where it is
- * cached, as hipMalloc's is, kernels may see again what was read there before, until gpunvme_gpu_fence() or hipStreamSynchronize();
- * the log says so. On GPUs whose waves cannot write their caches back (RDNA2, RDNA3, gfx906, gfx908) writing from it needs
+ * cached, as hipMalloc's is, kernels may see again what was read there before, until gpunvme_gpu_fence() or hipStreamSynchronize().
+ * The log says so. On GPUs whose waves cannot write their caches back (RDNA2, RDNA3, gfx906, gfx908) writing from it needs
  * GPUNVME_VIEW_FENCED, and memory of hipHostMalloc() must be coherent: allocated with no flag or with hipHostMallocCoherent. There
  * call gpunvme_gpu_fence() after HIP has copied from or to memory of malloc(), before kernels use it.
  * The caller keeps owning the bytes and must keep them mapped until gpunvme_mem_free(). For `cpu` lanes @ptr is ordinary memory.
@@ -106,7 +106,7 @@ GPUNVME_API int gpunvme_mem_import_dmabuf(struct gpunvme_gpu *gpu, int fd, uint6
  * @mem:  set on success; the caller owns it, and frees it before @dev is closed
  *
  * It is zeroed, mapped to @dev, which alone can have it, and tested: a queue that is made for that reads some blocks into it
- * and into memory of the host. The CPU reaches it through a BAR, as slowly as a register; a reset of @dev may change what it
+ * and into memory of the host. The CPU reaches it through a BAR, as slowly as a register. A reset of @dev may change what it
  * holds. Any thread may call it.
  * Return: 0; -EINVAL zero length, bad option; -EOPNOTSUPP @dev has no memory, or none for this, or @gpu is no CPU; -ENOSPC no
  * room in a row, or no queue pair left for the test; -EIO @dev errs with it; -ENODEV, -ESHUTDOWN; -ENOMEM; or a positive NVMe
@@ -132,7 +132,7 @@ GPUNVME_API int gpunvme_mem_free(struct gpunvme_mem *mem);
  * @mem: the memory
  * @dev: the device; must stay open until the memory is unmapped
  *
- * Builds the PRP lists of the buffer, so this is slow and done once; nothing is built on the I/O path. Any thread may call it.
+ * Builds the PRP lists of the buffer, so this is slow and done once. Nothing is built on the I/O path. Any thread may call it.
  * Memory that was taken away (gpunvme_peer_reset()) is mapped again, elsewhere. Return: 0, also when it is mapped already; -EXDEV
  * queues and data of its GPU lie elsewhere on @dev, or it lies in another drive; -EOPNOTSUPP the controller cannot reach memory of
  * the GPU, or takes no lists in its own (GPUNVME_MEM_CMB_LISTS: the first such mapping is tested, as gpunvme_mem_cmb() is);
@@ -230,7 +230,7 @@ GPUNVME_API size_t gpunvme_mem_len(const struct gpunvme_mem *mem);
  *
  * When the device is reset by gpunvme_peer_reset(), reports an error, or the kernel takes it away, what was mapped is dead: every
  * queue of every controller to which memory in it is mapped is poisoned with GPUNVME_ENODEV, since any command may have been for
- * that memory, and lanes that wait return at once. Destroy those queues; after a reset gpunvme_mem_map() maps the memory again.
+ * that memory, and lanes that wait return at once. Destroy those queues. After a reset gpunvme_mem_map() maps the memory again.
  */
 struct gpunvme_peer;
 
@@ -307,7 +307,7 @@ enum gpunvme_get_flags {
 	GPUNVME_GET_KEEP = 1u << 0, /* memory whose end nobody tells stays, too; gpunvme_mem_cache_forget() comes before it ends */
 };
 
-/* Memory in use; filled by gpunvme_mem_get(). */
+/* Memory in use. Filled by gpunvme_mem_get(). */
 struct gpunvme_mem_use {
 	struct gpunvme_mem *mem;  /* the cache's: not to be freed or unmapped */
 	uint64_t offset;	  /* of the caller's pointer in dbuf */
@@ -370,7 +370,7 @@ GPUNVME_API int gpunvme_mem_cache_forget(struct gpunvme_dev *dev, void *ptr, siz
  * @dev:   the device
  * @bytes: 1 GiB if it was never set; 0: nothing that is not in use
  *
- * What is in use counts, and is never unmapped for it; of the rest that goes first which was put longest ago. Any thread may
+ * What is in use counts, and is never unmapped for it. The rest is evicted in least-recently-released order. Any thread may
  * call it.
  * Return: 0, -EINVAL.
  */

@@ -35,7 +35,7 @@ struct gpunvme_ns_info {
 	uint8_t nguid[16];
 	uint8_t eui64[8];
 	uint8_t reserved[7];
-	/* All in blocks, as the namespace says them; 0: it does not say. They are hints, but for the atomic ones. */
+	/* All in blocks, as the namespace says them. 0: it does not say. They are hints, but for the atomic ones. */
 	uint32_t boundary;      /* transfers across a multiple of it are slower (NOIOB); lanes cut theirs there if it is a power of two */
 	uint32_t write_step;    /* writes are best multiples of it (NPWG). With it a command of kernels has at most what a list of one
 	                         * page describes (1 MiB with pages of 4 KiB). So long transfers continue at a multiple, ... */
@@ -60,7 +60,7 @@ struct gpunvme_ns_info {
  * @nsid: 1 or more; 0 stands for the device's default namespace
  * @info: filled; info->size must be set
  *
- * Asks the controller (Identify, CNS 00h; CNS 03h first where it has several command sets). Any thread may call it.
+ * Asks the controller (Identify, CNS 00h, and CNS 03h first where it has several command sets). Any thread may call it.
  * Return: 0; -EINVAL when info->size is too small; -ENOENT when the namespace is not active; -EOPNOTSUPP when it is zoned,
  * key-value or of another command set than NVM, its format carries metadata (the error message names the format to change to); or
  * its blocks are not of 512 to 65536 bytes; or a positive NVMe status.
@@ -86,7 +86,7 @@ GPUNVME_API int gpunvme_ns_may_overwrite(struct gpunvme_dev *dev, uint32_t nsid)
  * @nsids: room for *count numbers
  * @count: in: room; out: how many there are, which may be more than there was room for
  *
- * Identify, CNS 02h; where the controller refuses that, CNS 00h for each. Any thread may call it.
+ * Identify, CNS 02h. Where the controller refuses that, CNS 00h for each. Any thread may call it.
  * Return: 0; -ETIMEDOUT all of it takes longer than gpunvme_dev_opts.admin_timeout_ms; or a positive NVMe status.
  */
 GPUNVME_API int gpunvme_ns_list(struct gpunvme_dev *dev, uint32_t *nsids, uint32_t *count);

@@ -38,7 +38,7 @@ enum gpunvme_pagecache_flags {
 	GPUNVME_PAGECACHE_IN_PLACE = 1u << 2,
 	/*
 	 * Threads may prefetch, and ranges of elements are prefetched, through struct gpunvme_prefetch_queue, _file or _volume. One
-	 * queue reads the pages of a namespace or a file; the queues of a volume read its pages. A queue needs two identifiers, of
+	 * queue reads the pages of a namespace or a file. The queues of a volume read its pages. A queue needs two identifiers, of
 	 * which prefetches hold half at most.
 	 */
 	GPUNVME_PAGECACHE_AHEAD = 1u << 3,
@@ -76,7 +76,7 @@ struct gpunvme_pagecache_opts {
  * Takes frames * page_size bytes as gpunvme_mem_alloc() does. In the threads' own memory it takes 8 bytes for each page of the
  * window and for each frame (24 with GPUNVME_PAGECACHE_AHEAD or _WRITE_BACK). Where pages are copied there (enum
  * gpunvme_pagecache_flags), it takes frames * page_size bytes more. Any thread may call it. Kernels use the type of their cache's
- * source; calls of another type are refused. A namespace has struct gpunvme_cached_queue, a file _file, a volume _volume.
+ * source. Calls of another type are refused. A namespace has struct gpunvme_cached_queue, a file _file, a volume _volume.
  * gpunvme_writable_* are for GPUNVME_PAGECACHE_WRITE_BACK. A cache with GPUNVME_PAGECACHE_AHEAD is for gpunvme_prefetch_* alone.
  * Return: 0; -EINVAL an option: the page size is no power of two, out of range, or less than a block; a flag is unknown,
  * excludes another (AHEAD and WRITE_BACK do); a volume with a device, a namespace or a file; with GPUNVME_PAGECACHE_WRITE_BACK
@@ -147,7 +147,7 @@ GPUNVME_API int gpunvme_pagecache_view_v(struct gpunvme_pagecache *cache, struct
  * @pages: filled; plain data, valid until gpunvme_pagecache_destroy()
  *
  * The view outlives the queues: after a recovery take only the views of the queues anew. A frame whose read was given up (a
- * time-out, a stop, a queue that ended) is lost, because the device may still write there; info.lost counts it. This call gives
+ * time-out, a stop, a queue that ended) is lost, because the device may still write there. info.lost counts it. This call gives
  * such frames back, also to running kernels, if no queue of the device, or of the volume's devices, has a command in flight
  * (gpunvme_queue_info.in_flight). That is so after the recovery of a queue that ended, or when a thread has taken the completions
  * of a queue that was stopped (queue.h). When all frames are lost, gpunvme_page_get() returns -GPUNVME_EAGAIN until then, or

@@ -170,10 +170,10 @@ GPUNVME_API int gpunvme_queue_stop(struct gpunvme_queue *queue, int stop);
  * @queue: the queue
  *
  * Recovers the pair of a queue that has one, also where it has not ended. Of several pairs it recovers those that have ended, which
- * may be none; the others go on, unless a controller is reset. A pair that cannot be recovered does not keep the rest from it.
+ * may be none. The others go on, unless a controller is reset. A pair that cannot be recovered does not keep the rest from it.
  *
  * Aborts the commands of the pair, deletes it and creates it again, with fresh rings and state. If the controller does not complete
- * that, or refuses, it is reset, which ends every queue of the device; they are all created again. Threads that wait get the status
+ * that, or refuses, it is reset, which ends every queue of the device. They are all created again. Threads that wait get the status
  * with which the controller ended their command, or -GPUNVME_ESHUTDOWN, and only then: the buffers are theirs again.
  *
  * Views made before are of the old pairs and stay so: take new ones with gpunvme_queue_view(). Descriptions of buffers stay valid.
@@ -248,7 +248,7 @@ struct gpunvme_queue_latency {
  * @queue:   a queue made with GPUNVME_QUEUE_LATENCY
  * @latency: filled, with the sum over all pairs; latency->size must be set
  *
- * Commands since creation or the last recovery, without the self-test's; those of kernels that were compiled with
+ * Commands since creation or the last recovery, without the self-test's. Those of kernels that were compiled with
  * GPUNVME_COUNTERS 0 are missing. A snapshot, also while kernels run: each count is whole, a command that completes meanwhile is
  * in it or not. Any thread may call it.
  * Return: 0; -EINVAL; -EOPNOTSUPP the queue was made without GPUNVME_QUEUE_LATENCY; -EIO the threads' memory cannot be read.
@@ -279,7 +279,7 @@ struct gpunvme_service;
  * @count:   how many, 1 to 1024
  * @service: set on success; the caller owns it and stops it before it destroys a queue
  *
- * Queues made with GPUNVME_QUEUE_SERVED have lanes that leave completions to it; others may be served too. The thread rests longer
+ * Queues made with GPUNVME_QUEUE_SERVED have lanes that leave completions to it. Others may be served too. The thread rests longer
  * the less there is to do. It ends by itself when every queue has ended. Any thread may call it.
  * Return: 0; -EINVAL no queue, too many, a view of another kind; -EPROTONOSUPPORT a view is of another version, or none;
  * -EOPNOTSUPP lanes of a GPU: see above; -ENOMEM, -EAGAIN.

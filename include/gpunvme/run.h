@@ -37,7 +37,7 @@ struct gpunvme_copy {
 	uint32_t reserved; /* 0 */
 	uint64_t lba;      /* first block, in the views */
 	uint64_t nblocks;  /* goes to, or comes from, the first bytes of the buffer */
-	/* Set when a transfer failed: the first that did, in LBA order; 0 blocks: nothing was moved, or a flush failed. */
+	/* Set when a transfer failed: the first that did, in LBA order. 0 blocks: nothing was moved, or a flush failed. */
 	uint64_t failed_lba;
 	uint32_t failed_nblocks;
 	uint32_t failed_reserved;
@@ -87,8 +87,8 @@ struct gpunvme_batch {
  * @dbuf:   the buffer of all commands; the parts that different lanes have do not overlap
  * @batch:  the commands, and what came of them
  *
- * A lane goes on after an NVMe status, and after a command that is refused before the queue has it; it ends with the first one that
- * ended with its queue or was given up. Any thread may call it, several at a time; an AMD GPU has them one after another. It ends
+ * A lane goes on after an NVMe status, and after a command that is refused before the queue has it. It ends with the first one that
+ * ended with its queue or was given up. Any thread may call it, several at a time. An AMD GPU has them one after another. It ends
  * at the latest when its queues have moved nothing for the longest of their command time-outs and ten seconds, or more for long
  * lists.
  * Return: 0 each command has its status, good or bad; -EINVAL no queue, no command, too many, an unknown operation, a command of a
@@ -236,7 +236,7 @@ enum gpunvme_target_way {
 	GPUNVME_TARGET_LANDING = 2, /* data goes through landing memory */
 };
 
-/* Memory as the target of transfers; filled by gpunvme_landing_get(). */
+/* Memory as the target of transfers. Filled by gpunvme_landing_get(). */
 struct gpunvme_target {
 	uint32_t way;	     /* enum gpunvme_target_way */
 	uint32_t slots;	     /* of the landing memory; 0: none */

@@ -99,14 +99,14 @@ struct gpunvme_ublk_opts {
  * @ublk: set on success; the caller owns it
  *
  * The kernel then has /dev/ublkbN: its reads, writes (also FUA), flushes, discards and zeroes become one command each, on queue
- * pairs of their own. Threads of the library carry them; they sleep when there is nothing to do, but where a request came less
+ * pairs of their own. Threads of the library carry them. They sleep when there is nothing to do, but where a request came less
  * than 200 us after a reply they first look for the next one, twice as long: a user with one request after the other has a core of
  * such a thread, too. A queue that times out is recovered, and its requests are sent up to three times, as are those that end
  * with a status without DNR (do not retry).
  *
  * When this process dies, /dev/ublkbN stays, and its users wait until GPUNVME_UBLK_RECOVER continues it on the same
- * namespace (size and identity are checked; the numbers of queues, depth and max_bytes are those of before), or
- * gpunvme_ublk_remove() ends it. Requests that the dead server had begun are carried out again.
+ * namespace, or gpunvme_ublk_remove() ends it. Size and identity are checked, and the numbers of queues, depth and max_bytes are
+ * those of before. Requests that the dead server had begun are carried out again.
  *
  * A process that uses its own block device has to end that before it ends: if the process dies while one of its threads waits for a
  * request, that thread waits for itself, and no signal ends it. The process and its devices then stay, and so does the block

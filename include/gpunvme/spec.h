@@ -5,7 +5,7 @@
  * Layout and constants only: no function, no library needed. Included by the host library, by the device header and by the
  * software controller alike, so it compiles as C11, C++17, HIP and CUDA. Field names are those of the NVM Express Base
  * Specification 2.0 (sections in the comments) and the NVM Command Set Specification 1.0. All integers are little-endian in
- * memory; the library supports little-endian hosts only and says so at compile time.
+ * memory. The library supports little-endian hosts only and says so at compile time.
  *
  * A register or dword field is one mask. GPUNVME_FIELD_GET(GPUNVME_CAP_MQES, cap) reads it, GPUNVME_FIELD_PREP builds it.
  * A name that ends in _0B is zero-based: the value 0 means one.
@@ -239,7 +239,7 @@ enum gpunvme_cns { /* Identify, CDW10[7:0] (Base Specification 5.17) */
 	GPUNVME_CNS_ALLOCATED_NS_LIST = 0x10
 };
 
-/* Format NVM (Base Specification 5.14), CDW10: the format; no more is used. */
+/* Format NVM (Base Specification 5.14), CDW10: the format. No more is used. */
 #define GPUNVME_FORMAT_LBAFL 0x0000000fu
 #define GPUNVME_FORMAT_LBAFU 0x00003000u
 
@@ -465,7 +465,7 @@ GPUNVME_STATIC_ASSERT(offsetof(struct gpunvme_id_ctrl, subnqn) == 768, "SUBNQN i
 #define GPUNVME_SGLS_LONGER 0x00040000u /* an SGL may be longer than the data */
 #define GPUNVME_SGLS_SUPPORT 0x00000003u /* 0: none, 1: any alignment, 2: dword aligned */
 
-struct gpunvme_id_ctrl_nvm { /* NVM Command Set Specification 4.1.5; since NVMe 2.0. 0: no limit */
+struct gpunvme_id_ctrl_nvm { /* NVM Command Set Specification 4.1.5, since NVMe 2.0. 0: no limit */
 	uint8_t vsl;
 	uint8_t wzsl;
 	uint8_t wusl;

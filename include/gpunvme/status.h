@@ -6,9 +6,9 @@
  *   positive  the NVMe status of the command that failed: the 15 bits above the phase tag (GPUNVME_ST_*, spec.h)
  * `if (ret)` is the whole test.
  *
- * Not repeated at each function of the host: -EINVAL, also when a pointer is NULL that must not be; and calls that ask the
- * controller may return -ENODEV it is gone; -ESHUTDOWN it is dead since an earlier failure, and may be brought back (dev.h);
- * -ETIMEDOUT it was silent for admin_timeout_ms and is dead now; -EPROTO it broke the protocol and is dead now.
+ * Not repeated at each function of the host: -EINVAL, also when a pointer is NULL that must not be. Calls that ask the controller
+ * may return -ENODEV: it is gone, -ESHUTDOWN: it is dead since an earlier failure, and may be brought back (dev.h),
+ * -ETIMEDOUT: it was silent for admin_timeout_ms and is dead now, -EPROTO: it broke the protocol and is dead now.
  */
 #ifndef GPUNVME_STATUS_H
 #define GPUNVME_STATUS_H
@@ -33,7 +33,7 @@ extern "C" {
  * gpunvme_strerror() - a result as text
  * @ret: what a function of this library or of the device header returned
  *
- * For a positive @ret the text is the status name of the NVMe Base Specification (3.3.3.2.1); DNR and the other high bits do
+ * For a positive @ret the text is the status name of the NVMe Base Specification (3.3.3.2.1). DNR and the other high bits do
  * not change it. Any thread may call it.
  *
  * Return: a constant string, never NULL, valid until the process ends.

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Pages and elements of a queue's namespace, of a volume or of a file, through a page cache (pagecache.h). Only device.h includes
- * this; its rules hold here too.
+ * this. Its rules hold here too.
  *
  * A kernel receives a struct gpunvme_dpages (from gpunvme_pagecache_view) with the view of the queue or of the volume. Each thread
  * makes a source from the two: a struct gpunvme_cached_queue, _file or _volume, or one of gpunvme_prefetch_* or gpunvme_writable_*

@@ -2,7 +2,7 @@
 /*
  * Several queues as one: all queues of a controller, or of several controllers whose blocks are striped. A kernel receives a
  * struct gpunvme_dvol (from gpunvme_queue_view) and a struct gpunvme_dvbuf (from gpunvme_mem_map_queue). Only device.h includes
- * this; its rules hold here too, with the volume's blocks.
+ * this. Its rules hold here too, with the volume's blocks.
  *
  * Which queue of a member carries a command follows from where the lane runs: waves that run side by side use different queues,
  * the lanes of a wave the same one.
