@@ -3,9 +3,14 @@
 
 #include <errno.h>
 
+static int is_memory(const struct session *s)
+{
+	return s->ns.medium == GPUNVME_MEDIUM_MEMORY || s->ns.medium == GPUNVME_MEDIUM_GPU;
+}
+
 int session_lasts(const struct session *s, int writes)
 {
-	if (s->ns.medium != GPUNVME_MEDIUM_MEMORY && s->ns.medium != GPUNVME_MEDIUM_GPU)
+	if (!is_memory(s))
 		return GO_ON;
 	if (s->ns.medium_dev && !writes)
 		return GO_ON; /* of image=FILE */
@@ -31,7 +36,7 @@ int session_may_destroy(const struct session *s, const struct session_opts *o, c
 {
 	int ret = gpunvme_ns_may_overwrite(s->dev, 0);
 
-	if (o->yes || (ret && ret != -EPERM))
+	if (o->yes || (ret && ret != -EPERM) || is_memory(s))
 		return session_may_write(s, o);
 	if (ret)
 		return failed("%s: add --yes if that is the drive you mean%s", why(ret), instead);

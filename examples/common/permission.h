@@ -18,9 +18,9 @@ int session_lasts(const struct session *s, int writes);
 int session_may_write(const struct session *s, const struct session_opts *o);
 
 /*
- * May this session lose all data of the namespace? As session_may_write(). An image needs --yes, too: the library lets any program
- * write one, so this is a rule of the verbs that write blocks which their user did not name, in their own words. @instead: "", or
- * another choice of the user, which ends the refusal.
+ * May this session lose all data of the namespace? As session_may_write(). Memory of this process holds nothing. An image needs
+ * --yes, too: the library lets any program write one, so this is a rule of the verbs that write blocks which their user did not
+ * name, in their own words. @instead: "", or another choice of the user, which ends the refusal.
  */
 int session_may_destroy(const struct session *s, const struct session_opts *o, const char *instead);
 
