@@ -7,9 +7,9 @@
  *   drive_memory 'soft:vram:2G?on=cuda:0&link=0&queues=64' --queues 32 --vram
  *   drive_memory 'soft:vram:2G?on=cuda:0&link=0&queues=64' --queues 32 --vram --check 20
  *
- * Without --check random reads, or with --writes also writes, are counted, in turns. With it each thread writes blocks of its own and reads them, one command at a
- * time, and compares all bytes of what it has read with what it wrote last. Queues that end, because a command was lost, are
- * recovered, and a write that failed may have happened or not.
+ * Without --check random reads, or with --writes also writes, are counted, in turns. With it each thread writes blocks of its own
+ * and reads them, one command at a time, and compares all bytes of what it has read with what it wrote last. Queues that end, because
+ * a command was lost, are recovered, and a write that failed may have happened or not.
  *
  * --vram       rings and data in memory of the GPU that runs the threads
  * --data       only the data
@@ -437,7 +437,8 @@ static options parse(int argc, char **argv)
 			*to = (unsigned)value;
 	}
 	o.uri = optind + 1 == argc ? argv[optind] : nullptr;
-	if (!o.uri || !o.queues || !o.turns || !o.ms || !o.block || o.block % 32 || !o.threads || o.threads % o.block || !o.bytes || o.bytes % 512)
+	if (!o.uri || !o.queues || !o.turns || !o.ms || !o.block || o.block % 32 || !o.threads || o.threads % o.block || !o.bytes || o.bytes % 512 ||
+	    o.writes > 100)
 		die("usage: drive_memory URI [--vram | --data] [--gpu N] [--queues N] [--threads N] [--block N] [--bytes N] [--turns N] [--ms N] "
 		    "[--writes PERCENT] [--alone] [--check SECONDS] [--commands N] [--timeout MS] [--plant]");
 	return o;

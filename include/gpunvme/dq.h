@@ -269,7 +269,7 @@ struct gpunvme_dvol {
 	uint64_t dq;        /* lane address of queues * members struct gpunvme_dq; queue q of member m is entry q * members + m */
 	uint64_t lba_first; /* first block of the window */
 	uint64_t lba_count; /* blocks in the window; positions of kernels, in bytes, count from lba_first */
-	uint64_t devices;   /* which of the devices that this process has opened, as one number; 0: not known */
+	uint64_t devices;   /* which of the devices that this process has opened, as one number */
 };
 GPUNVME_STATIC_ASSERT(sizeof(struct gpunvme_dvol) == 64, "dvol layout");
 GPUNVME_STATIC_ASSERT(offsetof(struct gpunvme_dvol, dq) == 32, "dvol layout");

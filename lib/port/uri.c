@@ -208,7 +208,7 @@ static size_t apart(const char *a, const char *b)
 
 	while (front < shorter && a[front] == b[front])
 		front++;
-	while (back < shorter - front && a[len_a - back - 1] == b[len_b - back - 1])
+	while (front + back < shorter && a[len_a - back - 1] == b[len_b - back - 1])
 		back++;
 	return (len_a > len_b ? len_a : len_b) - front - back;
 }

@@ -85,10 +85,10 @@ static inline void gnv_list_add(struct gnv_list *list, const void *known, size_t
 /* @n elements to an array, with room for *@count; then *@count is how many there are. */
 static inline void gnv_array_put(void *to, uint32_t *count, size_t stride, const void *known, size_t known_size, uint32_t n)
 {
-	struct gnv_list list = { to, stride, *count, 0 };
+	struct gnv_list all = { to, stride, *count, 0 };
 
-	while (list.count < n)
-		gnv_list_add(&list, (const char *)known + list.count * known_size, known_size);
+	while (all.count < n)
+		gnv_list_add(&all, (const char *)known + all.count * known_size, known_size);
 	*count = n;
 }
 

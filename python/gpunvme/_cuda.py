@@ -31,7 +31,7 @@ LISTS = 4 << 20  # bytes of the lists of all transfers under way
 SPLIT = 256 << 10  # of one entry of a list, at most: a wave of the kernel takes one at a time
 SPLITS = 128  # entries that are enough for all waves: those of a longer transfer are larger
 WAVES = 0  # the library's number
-LAYOUT = "QQQIIq"  # of struct gpunvme_transfer
+PACK = struct.Struct("=QQQIIq").pack  # struct gpunvme_transfer
 NAP = 1e-3  # seconds between two looks, at most
 
 
@@ -97,7 +97,7 @@ class Pairs:
             self._queue = drive._make("queue", lib.gpunvme_queue_create_striped, ffi.new("struct gpunvme_dev *[]", [drive._dev]), 1,
                                       drive._gpu, chosen)
         except Error as error:
-            if error.errno not in (errno.ENOSPC, errno.ENOMEM):
+            if error.errno in (errno.ENODEV, errno.ESHUTDOWN, errno.ECHILD):
                 raise
             return
         self._view = ffi.new("struct gpunvme_dvol *")
@@ -247,8 +247,8 @@ class CudaQueue:
 
     def _run(self, new: CudaTransfer, plan: Plan, flags: int) -> None:
         assert self._lists and self._pairs
-        numbers = [number for entry in plan.entries for number in (*entry, flags, 0, -errno.EAGAIN)]
-        ffi.memmove(new._list, struct.pack(f"={LAYOUT * len(plan.entries)}", *numbers), ENTRY * len(plan.entries))
+        packed = b"".join(PACK(*entry, flags, 0, -errno.EAGAIN) for entry in plan.entries)
+        ffi.memmove(new._list, packed, len(packed))
         check(lib.gpunvme_landing_get(self._landing, ffi.cast("void *", new._array.address), len(new._array), 0, new.target))
         run = sized("gpunvme_run")
         run.waves = WAVES

@@ -42,7 +42,7 @@ ffi.cdef("""
     int hipStreamGetDevice(void *stream, int *device);
     int hipStreamIsCapturing(void *stream, int *state);
     int hipStreamSynchronize(void *stream);
-    int hipDeviceSynchronize(void);
+    int hipStreamQuery(void *stream);
     int hipMemsetAsync(uintptr_t to, int value, size_t size, void *stream);
     int hipMemcpy(uintptr_t to, uintptr_t from, size_t size, int kind);
     const char *hipGetErrorString(int error);
@@ -203,6 +203,7 @@ class Hip:
     stream = 0
     UNNAMED = (1, 2)  # hipStreamLegacy is the default stream, and hipStreamPerThread waits for it
     DEFAULT = 4  # hipMemcpyDefault: by the addresses
+    NOT_READY = 600
 
     def __init__(self, device: int):
         self._lib = _load("GPUNVME_HIP_LIBRARY", "libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so", "libamdhip64.so.5",
@@ -240,10 +241,12 @@ class Hip:
     def clear(self, to: int, size: int, stream: int) -> None:
         self._check(self._lib.hipMemsetAsync(to, 0, size, _pointer(0 if stream == 1 else stream)))
 
-    def rest(self) -> None:
-        """Wait for all kernels of the device, also of streams that were destroyed."""
-        with self.current():
-            self._check(self._lib.hipDeviceSynchronize())
+    def busy(self, stream: int) -> bool:
+        """Does anything run in the stream? To ask would end its capture, so this is not asked of one that is captured, or gone."""
+        where, state = _pointer(0 if stream == 1 else stream), ffi.new("int *")
+        if stream > 1 and (self._lib.hipStreamIsCapturing(where, state) or state[0]):
+            return False
+        return bool(self._lib.hipStreamQuery(where) == self.NOT_READY)
 
     def synchronize(self, stream: int) -> None:
         self._check(self._lib.hipStreamSynchronize(_pointer(0 if stream == 1 else stream)))

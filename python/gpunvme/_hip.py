@@ -6,8 +6,8 @@ hip_event.cpp, ihipEventQuery()).
 """
 from __future__ import annotations
 
-import contextlib
 import errno
+import time
 from typing import TYPE_CHECKING, Any
 
 from ._cuda import CudaQueue, CudaTransfer, Plan, current, handle_of
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 ROCM = 10  # kDLROCM
 NO_EVENT = object()
 LOOKS = 1000  # at the results, between two at the GPU
+REST = 2.0  # seconds
 
 
 class HipQueue(CudaQueue):
@@ -26,6 +27,7 @@ class HipQueue(CudaQueue):
 
     def _open(self) -> Any:
         self._looks = 0
+        self._streams: set[int] = set()  # that had a list
         return None
 
     def handle(self, stream: Any, array: Any) -> int:
@@ -44,6 +46,7 @@ class HipQueue(CudaQueue):
         self._events = self._events or [NO_EVENT]
 
     def _enqueue(self, new: CudaTransfer, plan: Plan, flags: int) -> None:
+        self._streams.add(new.handle)
         super()._enqueue(new, plan, flags)
         if plan.holes and not plan.entries:  # no result says that they are there
             self.driver.synchronize(new.handle)
@@ -75,10 +78,15 @@ class HipQueue(CudaQueue):
         return transfer.seen == len(transfer._starts)
 
     def _rest(self) -> None:
-        """A kernel goes on for a moment when it has stored its last result. One of a GPU that has failed does not run."""
-        if self.driver:
-            with contextlib.suppress(Error):
-                self.driver.rest()
+        """
+        A kernel goes on for a moment when it has stored its last result, and its code must stay until then. What is still busy
+        after REST is another kernel of the program.
+        """
+        end = time.monotonic() + REST
+        for stream in self._streams:
+            with self.driver.current():
+                while self.driver.busy(stream) and time.monotonic() < end:
+                    time.sleep(1e-4)
 
     def free(self) -> None:
         """Free memory, when the drive is closed."""

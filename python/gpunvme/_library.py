@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pathlib
 import types
+from collections.abc import Iterator
 from typing import Any
 
 import cffi
@@ -93,16 +94,18 @@ def sized(name: str) -> Any:
     return struct
 
 
-def listed(struct: str, function: Any, *args: Any) -> Any:
-    """The array that a function of the library fills, when it has room for all."""
+def listed(struct: str, function: Any, *args: Any) -> Iterator[Any]:
+    """The entries that a function of the library fills in. Their memory is gone when the last one was asked for."""
     count, room = ffi.new("uint32_t *"), 0
     while True:
         array = ffi.new(f"struct {struct}[]", room)
         count[0] = room
         check(function(*args, array, count, ffi.sizeof(f"struct {struct}")))
         if count[0] <= room:
-            return array[0:count[0]]
-        room = count[0]
+            for i in range(count[0]):
+                yield array[i]
+            return
+        room = max(count[0], 2 * room)
 
 
 def ask(function: Any, *args: Any) -> list[Info]:

@@ -147,8 +147,8 @@ PLANTS = [
     ("a deadline that is seen only shortly after it", [
         (WAIT, "	if (now >= *deadline)\n", "	if (now - *deadline < 8192)\n")]),
     ("time counted in turns", [
-        (TRANSFER, "			l.ret = gnvd_look_up(dq, &deadline, 0, NULL);\n",
-         "			l.ret = turn > 40 ? -GPUNVME_ETIMEDOUT : gnvd_look_up(dq, &deadline, 0, NULL);\n")]),
+        (TRANSFER, "			l.ret = gnvd_look_on(dq, &deadline, op);\n",
+         "			l.ret = turn > 40 ? -GPUNVME_ETIMEDOUT : gnvd_look_on(dq, &deadline, op);\n")]),
     ("lanes of a wave elect no leader", [
         (RESERVE, "	if (w->rank == 0)\n		gnvd_reserve(", "	gnvd_reserve(")]),
 ]

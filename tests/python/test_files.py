@@ -151,6 +151,18 @@ def test_names(disk):
     assert len(disk.open(os.fsdecode(b"no \xff text"))) == 1
 
 
+def test_many_names(disk, tmp_path):
+    """So many that their array is not in memory any more when it was freed."""
+    names = {f"name-{i}" for i in range(1000)}
+    (tmp_path / "tree").mkdir()
+    for name in names:
+        (tmp_path / "tree" / name).touch()
+    subprocess.run(["mke2fs", "-q", "-t", "ext4", "-N", "2000", "-d", tmp_path / "tree", tmp_path / "fs.img", "16M"], check=True,
+                   env={"PATH": PATH})
+    with gpunvme.Drive(f"soft:{tmp_path / 'fs.img'}") as many:
+        assert {one.name for one in many.files("/")} - {"lost+found"} == names
+
+
 def test_writes_in_place(image, disk, tree):
     with pytest.raises(ValueError, match="opened for reading"):
         disk.open("plain").write(bytes(512))

@@ -112,8 +112,8 @@ static void commands_outlive_slices(void **state)
 		rawhost_fill(&host, 0, 512, i);
 		assert_int_equal(rw(GPUNVME_IO_WRITE, i, 1, 0), 0);
 	}
-	read_many(&q);
 	assert_int_equal(lead(), 0);
+	read_many(&q);
 	for (i = 0; i < MANY; i++) {
 		assert_true(rawhost_reap(&host, &q, &cqe, RAWHOST_SOON, true));
 		assert_int_equal(cqe.cid, i);

@@ -345,7 +345,8 @@ int verb_bench(int argc, char **argv)
 	};
 	int ret = session_options(argc, argv,
 			     "usage: gpunvme bench URI [options]\n"
-			     "Measures IOPS, bandwidth and latency. Patterns that write destroy data and need --yes.", defs,
+			     "Measures IOPS, bandwidth and latency. Patterns that write destroy data and need --yes,\n"
+			     "but for a drive in memory.", defs,
 			     &b.o, NULL);
 
 	if (ret == GO_ON)

@@ -136,7 +136,7 @@ static int list_directory(struct files *f)
 	uint32_t room = 0, count = 256;
 	int ret = 0;
 
-	while (!ret && room < count) {
+	while (!ret && room < count && !interrupted) {
 		larger = realloc(entries, count * sizeof(*entries));
 		if (!larger) {
 			ret = -ENOMEM;
@@ -146,10 +146,9 @@ static int list_directory(struct files *f)
 		room = count;
 		ret = gpunvme_file_list(f->s.dev, f->path, &opts, entries, &count);
 	}
-	for (uint32_t i = 0; i < count && !ret; i++) {
+	for (uint32_t i = 0; i < count && !ret && !interrupted; i++)
 		print_entry(&entries[i]);
-		ret = interrupted ? -EINTR : 0;
-	}
+	ret = !ret && interrupted ? -EINTR : ret;
 	free(entries);
 	return ret;
 }

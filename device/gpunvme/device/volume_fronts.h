@@ -311,6 +311,8 @@ GNVD_FN int gnvd_volume_wave(const struct gpunvme_dvol *v, const struct gpunvme_
  *
  * Which threads must call: as for gpunvme_wave_read() on a queue. The wave takes its places in the queue of each device once, and
  * the devices work at the same time. The parts of one thread's transfer, each in one stripe, go one after the other.
+ * The wave waits for one device after the other, so with several that do not respond their command time-outs add up. A thread whose
+ * volume is refused does not wait for the others.
  * Return: as gpunvme_read() on a volume, for this thread's own transfer; 0 for a thread without one.
  */
 GPUNVME_FN int GNVD_VOLUME(wave_read)(const struct gpunvme_dvol *v, const struct gpunvme_dvbuf *buf, uint64_t offset, uint64_t pos,

@@ -101,13 +101,18 @@ static inline void put_entry(const struct turn *t, const struct gnv_soft_cmd *cm
 	vd_store((void *)(uintptr_t)entry, (struct vd_vec){ { cmd->dw0, 0, dw2, dw3 } });
 }
 
+#define LEAD_MAX_NS 16000u
+
 /*
- * One lane. Return: the command has ended and its completion is due. The time is not after the one that take_due() used. By a later
- * one, a new command could complete before parked ones that are also due.
+ * One lane. Return: the command has ended and its completion is due. For a new one that is by the time that take_due() used:
+ * by a later one it could complete before parked ones that are also due. A parked one was taken early, and one that a fault had
+ * stalled has a new time since, for which nobody waits.
  */
 static inline bool is_due(const struct turn *t, uint32_t i)
 {
-	return t->work->next[i] == GNV_SOFT_END && (t->closing || i < t->due || t->work->cmd[i].post_at <= t->now);
+	const uint64_t by = i < t->due ? t->took + LEAD_MAX_NS : t->now;
+
+	return t->work->next[i] == GNV_SOFT_END && (t->closing || t->work->cmd[i].post_at <= by);
 }
 
 /* Add up the lateness of the commands that end now. The data of a command may take longer than the model allows. */
@@ -125,8 +130,6 @@ static inline void note_late(const struct turn *t)
 	}
 	vd_add64(&t->worker->pace.late, pace_of(late));
 }
-
-#define LEAD_MAX_NS 16000u
 
 /*
  * One lane: a turn takes commands that are due when it posts its completions, so it takes them some time before. Learn that time.
