@@ -1320,12 +1320,14 @@ static void what_hip_caches_lands(void **state)
 {
 	int (*alloc)(void **ptr, size_t len), (*give_back)(void *ptr), (*copy)(void *to, const void *from, size_t len, int kind);
 	const size_t bytes = 300 << 10;
-	uint8_t *seen = malloc(bytes);
+	uint8_t *seen;
 	void *cached;
 
 	(void)state;
 	if (!getenv("GPUNVME_HIP_LIBRARY"))
 		skip();
+	seen = malloc(bytes);
+	assert_non_null(seen);
 	begin("cpu", "", 0);
 	streams_symbol(t.streams.driver, "hipMalloc", &alloc);
 	streams_symbol(t.streams.driver, "hipFree", &give_back);
