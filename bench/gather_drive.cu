@@ -528,9 +528,9 @@ static struct setup options(int argc, char **argv)
 int main(int argc, char **argv)
 {
 	struct setup o = options(argc, argv);
-	struct gpunvme_gpu *cpu;
+	static struct gpunvme_gpu *cpu; /* the end of the program closes all */
+	static struct session s;
 	static struct job j;
-	struct session s;
 
 #ifdef __CUDACC__
 	check(cudaSetDevice(0), "there is no GPU that CUDA can use");

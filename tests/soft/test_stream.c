@@ -663,6 +663,7 @@ static void a_stop_loses_no_slots(void **state)
 	struct gpunvme_queue *queue;
 	struct gpunvme_dq dq;
 	uint32_t i, moved = 0;
+	int64_t first;
 
 	(void)state;
 	if (getenv("GPUNVME_TEST_GPU"))
@@ -678,8 +679,10 @@ static void a_stop_loses_no_slots(void **state)
 	for (i = 0; i < 400; i++)
 		item(i)->offset = i % 8 * (256u << 10);
 	good(enqueue(400, 0));
-	while (__atomic_load_n(&item(0)->result, __ATOMIC_ACQUIRE) < 0 || item(0)->result == 99)
+	do {
 		usleep(1000);
+		first = __atomic_load_n(&item(0)->result, __ATOMIC_ACQUIRE);
+	} while (first < 0 || first == 99);
 	good(gpunvme_queue_stop(queue, 1));
 	streams_wait(&t.streams, t.stream);
 	for (i = 0; i < 400; i++) {
