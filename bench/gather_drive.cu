@@ -37,6 +37,7 @@
 
 #include "chains/rig.h"
 #include "chains/waves.h"
+#include "chains/ways.h"
 
 const char *const program = "gather_drive";
 
@@ -47,10 +48,6 @@ static const char usage[] =
 #define FILL_WAVES 32u
 #define FAN 32u
 #define LOADS 16u /* of a thread in flight */
-
-struct way {
-	uint32_t threads, queues, slots;
-};
 
 struct setup {
 	const char *uri;
@@ -377,7 +374,7 @@ struct feeder {
 
 static void run_feeders(const struct job &j, const struct way &w)
 {
-	const uint32_t each = w.slots / w.threads, queues = w.queues / w.threads;
+	const uint32_t each = w.at_once / w.threads, queues = w.queues / w.threads;
 	const double end = now() + (double)j.ns / 1e9;
 	std::vector<struct feeder> all;
 	std::vector<std::thread> thread;
@@ -422,7 +419,7 @@ static void print(const struct setup &o, const struct job &j, const struct way &
 	const double rows = (double)j.counts->nodes * j.fan / seconds;
 
 	printf("{\"uri\": \"%s\", \"threads\": %u, \"queues\": %u, \"nodes\": %u, \"row\": %u, \"fan\": %u, \"data\": \"%s\", "
-	       "\"seconds\": %.3f, \"rows_s\": %.0f, \"gb_s\": %.2f, \"wrong\": %llu}\n", o.uri, w.threads, w.queues, w.slots, j.node, j.fan,
+	       "\"seconds\": %.3f, \"rows_s\": %.0f, \"gb_s\": %.2f, \"wrong\": %llu}\n", o.uri, w.threads, w.queues, w.at_once, j.node, j.fan,
 	       o.data ? "gpu" : "host", seconds, rows, rows * j.node / 1e9, j.counts->wrong);
 	fflush(stdout);
 }
@@ -433,7 +430,7 @@ static void open_buffer(struct session &s, const struct setup &o, struct job &j)
 	uint32_t most = 1;
 
 	for (const struct way &w : o.ways)
-		most = std::max(most, w.slots);
+		most = std::max(most, w.at_once);
 	opts.flags = o.data ? GPUNVME_MEM_VRAM : GPUNVME_MEM_HOST;
 	check(gpunvme_mem_alloc(s.gpu, std::max((size_t)most * o.fan * o.row, (size_t)FILL_WAVES * FILL), &opts, &s.mem));
 	check(gpunvme_mem_map(s.mem, s.dev));
@@ -465,8 +462,8 @@ static unsigned long long run_all(const struct setup &o, struct session &s, stru
 			open_queues(s, w.threads ? cpu : s.gpu, w.queues, w.threads ? 0 : flags);
 			j.dq = s.dq;
 			j.queues = w.queues;
-			j.chains = w.slots;
-			if (w.threads && ((w.slots / w.queues + 1) * j.fan >= 1u << s.dq->sq_shift || w.slots / w.threads * j.fan > 65536))
+			j.chains = w.at_once;
+			if (w.threads && ((w.at_once / w.queues + 1) * j.fan >= 1u << s.dq->sq_shift || w.at_once / w.threads * j.fan > 65536))
 				die("that many nodes at a time do not fit into the queues");
 			double seconds = run_way(j, w);
 			if (*j.failed)
@@ -476,22 +473,6 @@ static unsigned long long run_all(const struct setup &o, struct session &s, stru
 			close_queues(s);
 		}
 	return wrong;
-}
-
-static std::vector<struct way> ways_of(char *text)
-{
-	std::vector<struct way> ways;
-
-	for (char *part = strtok(text, ","); part; part = strtok(nullptr, ",")) {
-		struct way w;
-
-		if (sscanf(part, "%" SCNu32 ":%" SCNu32 ":%" SCNu32, &w.threads, &w.queues, &w.slots) != 3 || !w.queues || !w.slots)
-			die(usage);
-		if (w.threads && (w.queues % w.threads || w.slots % w.threads))
-			die("queues and nodes at a time are multiples of the CPU threads");
-		ways.push_back(w);
-	}
-	return ways;
 }
 
 static struct setup options(int argc, char **argv)
@@ -521,7 +502,7 @@ static struct setup options(int argc, char **argv)
 	if (argc != optind + 1 || !o.runs || !(o.seconds > 0) || !o.fan || o.fan > FAN || o.row < 512 || o.row > 4096 || o.row & (o.row - 1))
 		die(usage);
 	o.uri = argv[optind];
-	o.ways = ways_of(ways);
+	o.ways = ways_of(ways, usage);
 	return o;
 }
 

@@ -39,6 +39,7 @@
 #include "chains/rig.h"
 #include "chains/step.h"
 #include "chains/waves.h"
+#include "chains/ways.h"
 
 #ifndef RESIDENT
 #define RESIDENT 1 /* blocks of GPU threads on a multiprocessor: 2 for more than 2,112 queries at a time on an H200 */
@@ -47,10 +48,6 @@
 const char *const program = "search_drive";
 
 static const char usage[] = "usage: search_drive URI IMAGE [--ways THREADS:QUEUES:QUERIES,..] [--runs N] [--list N] [--seconds S]";
-
-struct way {
-	uint32_t threads, queues, chains;
-};
 
 struct setup {
 	const char *uri, *image;
@@ -255,7 +252,7 @@ static void print(const struct setup &o, const struct job &j, const struct way &
 
 	printf("{\"uri\": \"%s\", \"threads\": %u, \"queues\": %u, \"node\": %u, \"nodes\": %u, \"list\": %u, \"chains\": %u, \"seconds\": %.3f, "
 	       "\"queries_s\": %.0f, \"reads_s\": %.0f, \"gb_s\": %.2f, \"reads_query\": %.1f, \"steps_query\": %.1f, \"recall\": %.4f, "
-	       "\"wrong\": %llu}\n", o.uri, w.threads, w.queues, j.node, nodes, o.list, w.chains, seconds, (double)c.queries / seconds,
+	       "\"wrong\": %llu}\n", o.uri, w.threads, w.queues, j.node, nodes, o.list, w.at_once, seconds, (double)c.queries / seconds,
 	       (double)c.reads / seconds, (double)c.reads * j.node / seconds / 1e9, c.queries ? (double)c.reads / (double)c.queries : 0,
 	       c.queries ? (double)c.steps / (double)c.queries : 0, recall, c.wrong);
 	fflush(stdout);
@@ -323,7 +320,7 @@ template <uint32_t BYTES> static unsigned long long run_all(const struct setup &
 		die("the drive is smaller than the graph");
 	const uint32_t flags = safe_flags(s);
 	for (const struct way &w : o.ways)
-		most = std::max(most, w.chains);
+		most = std::max(most, w.at_once);
 	s.buffer((size_t)most * BEAM * BYTES);
 	j.buf = s.dbuf;
 	for (uint32_t run = 0; run < o.runs; run++)
@@ -332,8 +329,8 @@ template <uint32_t BYTES> static unsigned long long run_all(const struct setup &
 			open_queues(s, w.threads ? cpu : s.gpu, w.queues, w.threads ? 0 : flags);
 			j.dq = s.dq;
 			j.queues = w.queues;
-			j.chains = w.chains;
-			if (w.threads && (w.chains / w.queues + 1) * BEAM >= 1u << s.dq->sq_shift)
+			j.chains = w.at_once;
+			if (w.threads && (w.at_once / w.queues + 1) * BEAM >= 1u << s.dq->sq_shift)
 				die("that many queries at a time do not fit into the queues");
 			double seconds = run_way<BYTES>(j, w);
 			if (*j.failed)
@@ -343,22 +340,6 @@ template <uint32_t BYTES> static unsigned long long run_all(const struct setup &
 			close_queues(s);
 		}
 	return wrong;
-}
-
-static std::vector<struct way> ways_of(char *text)
-{
-	std::vector<struct way> ways;
-
-	for (char *part = strtok(text, ","); part; part = strtok(nullptr, ",")) {
-		struct way w;
-
-		if (sscanf(part, "%" SCNu32 ":%" SCNu32 ":%" SCNu32, &w.threads, &w.queues, &w.chains) != 3 || !w.queues || !w.chains)
-			die(usage);
-		if (w.threads && (w.queues % w.threads || w.chains % w.threads))
-			die("queues and queries at a time are multiples of the CPU threads");
-		ways.push_back(w);
-	}
-	return ways;
 }
 
 static struct setup options(int argc, char **argv)
@@ -385,7 +366,7 @@ static struct setup options(int argc, char **argv)
 		die(usage);
 	o.uri = argv[optind];
 	o.image = argv[optind + 1];
-	o.ways = ways_of(ways);
+	o.ways = ways_of(ways, usage);
 	return o;
 }
 
