@@ -1364,11 +1364,11 @@ static void what_hip_caches_lands(void **state)
 }
 
 /* A buffer lies in the GPU, as the rings do there, and is refused if the GPU caches it. Landing memory lies in the host then. */
-static void land_beside_rings(const char *gfx, const char *minor, bool cached)
+static void land_with_rings_in_vram(const char *gfx, const char *minor, bool cached)
 {
 	const struct gpunvme_queue_opts vram = { sizeof(vram), GPUNVME_QUEUE_VRAM, 64, 0, 0, 0, 0 };
 	struct gpunvme_queue *queue;
-	struct gpunvme_mem *beside;
+	struct gpunvme_mem *buffer;
 	struct gpunvme_dbuf dbuf;
 	struct gpunvme_dq dq;
 
@@ -1377,9 +1377,9 @@ static void land_beside_rings(const char *gfx, const char *minor, bool cached)
 	begin("cpu", "", 0);
 	good(gpunvme_queue_create(t.dev, t.gpu, &vram, &queue));
 	good(gpunvme_queue_view(queue, NULL, &dq));
-	good(gpunvme_mem_alloc(t.gpu, 4096, NULL, &beside));
-	good(gpunvme_mem_map(beside, t.dev));
-	good(gpunvme_mem_dbuf(beside, t.dev, &dbuf));
+	good(gpunvme_mem_alloc(t.gpu, 4096, NULL, &buffer));
+	good(gpunvme_mem_map(buffer, t.dev));
+	good(gpunvme_mem_dbuf(buffer, t.dev, &dbuf));
 	t.run.dq = &dq;
 	t.run.dbuf = &dbuf;
 	set(0, 0, 0, BLOCK, 0);
@@ -1399,7 +1399,7 @@ static void land_beside_rings(const char *gfx, const char *minor, bool cached)
 	good(gpunvme_landing_put(&target));
 	good(gpunvme_landing_destroy(landing));
 	good(gpunvme_queue_destroy(queue));
-	good(gpunvme_mem_free(beside));
+	good(gpunvme_mem_free(buffer));
 	t.run.dq = &t.dq;
 	t.run.target = NULL;
 	end();
@@ -1412,9 +1412,9 @@ static void landing_memory_is_not_cached(void **state)
 	(void)state;
 	if (!getenv("GPUNVME_HIP_LIBRARY"))
 		skip();
-	land_beside_rings("gfx1100", "15", false);
+	land_with_rings_in_vram("gfx1100", "15", false);
 	if (!strcmp(getenv("STANDIN_LANES"), "cpu"))
-		land_beside_rings("gfx942", "7", true);
+		land_with_rings_in_vram("gfx942", "7", true);
 }
 
 /* What was enqueued is done, also when no thread waits for it. */
