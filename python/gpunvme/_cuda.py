@@ -96,12 +96,13 @@ class Pairs:
         try:
             self._queue = drive._make("queue", lib.gpunvme_queue_create_striped, ffi.new("struct gpunvme_dev *[]", [drive._dev]), 1,
                                       drive._gpu, chosen)
+            view = ffi.new("struct gpunvme_dvol *")
+            drive._look_at(self._queue, view, lib.GPUNVME_KIND_VOLUME)
+            self._view = view
         except Error as error:
+            self.end()
             if error.errno in (errno.ENODEV, errno.ESHUTDOWN, errno.ECHILD):
                 raise
-            return
-        self._view = ffi.new("struct gpunvme_dvol *")
-        drive._look_at(self._queue, self._view, lib.GPUNVME_KIND_VOLUME)
 
     def put(self, run: Any) -> None:
         """As the source of a list."""

@@ -43,6 +43,7 @@ ffi.cdef("""
     int hipStreamIsCapturing(void *stream, int *state);
     int hipStreamSynchronize(void *stream);
     int hipStreamQuery(void *stream);
+    int hipThreadExchangeStreamCaptureMode(int *mode);
     int hipMemsetAsync(uintptr_t to, int value, size_t size, void *stream);
     int hipMemcpy(uintptr_t to, uintptr_t from, size_t size, int kind);
     const char *hipGetErrorString(int error);
@@ -53,8 +54,26 @@ CAPTURED = ("the stream is captured, and a graph has no Transfer to wait for: be
             "call gpunvme_run_on_stream() of the C library")
 
 
+RELAXED = 2  # of CUDA and of HIP
+
+
 def _pointer(handle: int) -> Any:
     return ffi.cast("void *", handle)
+
+
+@contextlib.contextmanager
+def _relaxed(exchange: Any) -> Iterator[None]:
+    """Otherwise copies, waits and looks fail, and end the capture, while the program captures a stream for all threads.
+
+    A refusal is no error here: after a kernel has failed, close() must go on. The calls that follow report the reason.
+    """
+    mode = ffi.new("int *", RELAXED)
+    refused = exchange(mode)
+    try:
+        yield
+    finally:
+        if not refused:
+            exchange(mode)
 
 
 @functools.lru_cache
@@ -87,7 +106,6 @@ class Cuda:
 
     stream = 1  # the default stream, which copies wait for: __dlpack__(stream=) of the array API
     UNNAMED = (0,)  # handles that the array API does not allow: they are of the default stream
-    RELAXED = 2  # CU_STREAM_CAPTURE_MODE_RELAXED
     NOT_READY = 600  # CUDA_ERROR_NOT_READY
     ORDINAL = 9  # CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
     UNTIMED = 2  # CU_EVENT_DISABLE_TIMING
@@ -116,23 +134,9 @@ class Cuda:
             raise Error(-errno.EIO, f"the CUDA driver: {ffi.string(text[0]).decode() if known else error}")
 
     @contextlib.contextmanager
-    def _relaxed(self) -> Iterator[None]:
-        """Otherwise copies and waits fail, and end the capture, while the program captures a stream for all threads.
-
-        A refusal is no error here: after a kernel has failed, close() must go on. The calls that follow report the reason.
-        """
-        mode = ffi.new("int *", self.RELAXED)
-        refused = self._lib.cuThreadExchangeStreamCaptureMode(mode)
-        try:
-            yield
-        finally:
-            if not refused:
-                self._lib.cuThreadExchangeStreamCaptureMode(mode)
-
-    @contextlib.contextmanager
     def current(self) -> Iterator[Any]:
         """Make this device the current one of this thread, by its primary context."""
-        with self._relaxed(), self._pushed() as context:
+        with _relaxed(self._lib.cuThreadExchangeStreamCaptureMode), self._pushed() as context:
             yield context
 
     @contextlib.contextmanager
@@ -221,7 +225,8 @@ class Hip:
         self._check(self._lib.hipGetDevice(before))
         self._check(self._lib.hipSetDevice(self._device))
         try:
-            yield
+            with _relaxed(self._lib.hipThreadExchangeStreamCaptureMode):
+                yield
         finally:
             self._lib.hipSetDevice(before[0])
 
@@ -242,8 +247,14 @@ class Hip:
         self._check(self._lib.hipMemsetAsync(to, 0, size, _pointer(0 if stream == 1 else stream)))
 
     def busy(self, stream: int) -> bool:
-        """Does anything run in the stream? To ask would end its capture, so this is not asked of one that is captured, or gone."""
+        """
+        Does anything run in the stream? To ask ends its capture, so it is not asked of one that is captured. Of one that is gone
+        only hipStreamGetDevice() does not follow the pointer (clr hip_stream.cpp, hip_graph.cpp). In current().
+        """
         where, state = _pointer(0 if stream == 1 else stream), ffi.new("int *")
+        if stream > 2 and self._lib.hipStreamGetDevice(where, state):
+            return False
+        state[0] = 0
         if stream > 1 and (self._lib.hipStreamIsCapturing(where, state) or state[0]):
             return False
         return bool(self._lib.hipStreamQuery(where) == self.NOT_READY)

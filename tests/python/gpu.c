@@ -176,6 +176,11 @@ int cuGetErrorString(int error, const char **text)
 	return *text ? 0 : INVALID_VALUE;
 }
 
+int hipThreadExchangeStreamCaptureMode(int *mode)
+{
+	return cuThreadExchangeStreamCaptureMode(mode);
+}
+
 int hipGetDevice(int *device)
 {
 	*device = hip_device;

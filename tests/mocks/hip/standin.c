@@ -299,9 +299,14 @@ hipError_t hipStreamDestroy(hipStream_t stream)
 	return settle();
 }
 
+static void must_be_relaxed(void);
+
 hipError_t hipStreamQuery(hipStream_t stream)
 {
-	(void)stream;
+	if (!is_stream(stream))
+		abort(); /* one version of clr hip_stream.cpp, hipStreamQuery_common(), follows the pointer */
+	if (stream)
+		must_be_relaxed(); /* StreamCaptureOngoing() there */
 	if (it.running && !it.broken &&
 	    hsa_signal_wait_scacquire(it.done, HSA_SIGNAL_CONDITION_LT, 1, 0, HSA_WAIT_STATE_ACTIVE) > 0)
 		return hipErrorNotReady;
@@ -646,7 +651,7 @@ hipError_t hipThreadExchangeStreamCaptureMode(hipStreamCaptureMode *mode)
 	return hipSuccess;
 }
 
-/* In another mode these calls end the captures of the program (clr hip_module.cpp, CHECK_STREAM_CAPTURE_SUPPORTED). */
+/* In another mode such calls end the captures of the program (clr hip_module.cpp, CHECK_STREAM_CAPTURE_SUPPORTED). */
 static void must_be_relaxed(void)
 {
 	if (capture_mode == hipStreamCaptureModeRelaxed)
