@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "dev/dev.h"
+#include "dma/mem_map.h"
 #include "gpu/gpu.h"
 #include "run/landing.h"
 #include "util/entry.h"
@@ -73,13 +74,20 @@ static bool may_lie_elsewhere(struct gpunvme_landing *l, int ret)
 	return ret == -EOPNOTSUPP || ret == -EXDEV;
 }
 
-/* The parts of it. Those of a failure are freed by free_parts(). */
+/* No command has seen it. A device with other commands in flight may keep it mapped, and frees it when it is closed. */
+static void drop_memory(struct gpunvme_landing *l)
+{
+	gnv_map_free(l->mem);
+	l->mem = NULL;
+}
+
+/* The parts of it. Those of a failure are freed by give_up(). */
 static int make_parts(struct gpunvme_landing *l)
 {
 	int ret = make_memory(l, 0);
 
-	if (may_lie_elsewhere(l, ret) && !gpunvme_mem_free(l->mem)) {
-		l->mem = NULL;
+	if (may_lie_elsewhere(l, ret)) {
+		drop_memory(l);
 		ret = make_memory(l, GPUNVME_MEM_HOST);
 	}
 	return ret ? ret : make_local(l);
@@ -102,7 +110,8 @@ static int give_up(struct gpunvme_landing *l, int ret)
 {
 	const struct gnv_message kept = gnv_message();
 
-	(void)free_parts(l); /* no command has seen it */
+	drop_memory(l);
+	(void)free_parts(l);
 	return gnv_fail(ret, "%s", kept.text);
 }
 
