@@ -137,7 +137,7 @@ int row_state(struct accept *a)
 	if (ret)
 		return accept_fail(a, "%s", why(ret));
 	accept_say(a, "it has nothing to complain of");
-	for (unsigned i = 0; i < n; i++) {
+	for (unsigned i = 0; i < n && i < GPUNVME_MAX_CHECKS; i++) {
 		const int is = check[i].verdict == GPUNVME_VERDICT_FAILED  ? ACCEPT_FAILED
 			       : check[i].verdict == GPUNVME_VERDICT_LIMIT ? ACCEPT_LIMIT
 									   : ACCEPT_PASSED;

@@ -138,7 +138,7 @@ static void ask_drive(const char *address, struct findings *f)
 
 	if (!ret) {
 		ret = gpunvme_doctor_drive(dev, said.checks, &said.count);
-		for (unsigned i = 0; i < said.count && !ret; i++)
+		for (unsigned i = 0; i < said.count && i < GPUNVME_MAX_CHECKS && !ret; i++)
 			if (!has_row(f, &said.checks[i]))
 				f->checks[f->count++] = said.checks[i];
 		gpunvme_dev_close(dev);

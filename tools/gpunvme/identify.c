@@ -57,6 +57,8 @@ static int collect(struct report *r)
 	ret = gpunvme_doctor_drive(r->s.dev, r->check, &r->checks);
 	if (ret)
 		return failed("the controller died: %s", why(ret));
+	if (r->checks > GPUNVME_MAX_CHECKS)
+		r->checks = GPUNVME_MAX_CHECKS; /* of a newer library */
 	/* A controller without this log is no failure of identify. */
 	r->has_smart = gpunvme_dev_log_page(r->s.dev, GPUNVME_LID_SMART, GPUNVME_NSID_ALL, &r->smart, sizeof(r->smart)) == 0;
 	return GO_ON;
