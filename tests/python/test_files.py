@@ -6,6 +6,7 @@ import pathlib
 import shutil
 import subprocess
 import tracemalloc
+import weakref
 
 import numpy
 import pytest
@@ -151,8 +152,25 @@ def test_names(disk):
     assert len(disk.open(os.fsdecode(b"no \xff text"))) == 1
 
 
+def test_entries_live_while_they_are_read(monkeypatch):
+    """A slice of an array does not keep it."""
+    made, real = [], _library.ffi.new
+
+    def new(*args):
+        one = real(*args)
+        made.append(weakref.ref(one))
+        return one
+
+    def three(_, count, __):
+        count[0] = 3
+        return 0
+
+    monkeypatch.setattr(_library.ffi, "new", new)
+    alive = [made[-1]() is not None for _ in _library.listed("gpunvme_dirent", three)]
+    assert alive == [True] * 3
+
+
 def test_many_names(disk, tmp_path):
-    """So many that their array is not in memory any more when it was freed."""
     names = {f"name-{i}" for i in range(1000)}
     (tmp_path / "tree").mkdir()
     for name in names:
