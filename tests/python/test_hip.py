@@ -60,6 +60,7 @@ def gpu(monkeypatch):
     monkeypatch.setenv("GPUNVME_HIP_LIBRARY", LIBRARY)
     monkeypatch.setenv("GPUNVME_HSA_LIBRARY", HSA)
     monkeypatch.setenv("STANDIN_LANES", "cpu")
+    monkeypatch.setenv("STANDIN_OTHERS_CAPTURE", "1")
     monkeypatch.setattr(_cuda, "WAVES", 1)
     monkeypatch.setattr(_cuda, "SLOTS", 2)
     opened = Gpu()
