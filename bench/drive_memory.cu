@@ -117,7 +117,7 @@ __device__ static uint32_t count_wrong(const struct vec *at, uint64_t pos, uint3
 __device__ static int read_own(const struct job &j, const gpunvme_dq &dq, struct lane *l, uint32_t own, uint64_t offset, uint64_t pos)
 {
 	struct vec *at = (struct vec *)(j.buf.base + offset);
-	const uint32_t expected = l->generation[own] + (j.plant && !gpunvme_lane());
+	const uint32_t expected = l->generation[own] + (j.plant && !gpunvme_thread_id());
 	uint32_t i, wrong, other = 0;
 	int ret;
 
@@ -157,7 +157,7 @@ __device__ static int write_own(const struct job &j, const gpunvme_dq &dq, struc
 
 __global__ static void check_blocks(const struct job j)
 {
-	const uint32_t me = gpunvme_lane();
+	const uint32_t me = gpunvme_thread_id();
 	const gpunvme_dq dq = j.dq[me / 32 % j.queues];
 	const uint64_t begin = gnvd_clock(), end = begin + (uint64_t)j.ms * dq.ticks_per_ms, offset = (uint64_t)me * j.bytes;
 	struct lane *out = &j.lane[me], l = *out;
@@ -179,7 +179,7 @@ __global__ static void check_blocks(const struct job j)
 
 __global__ static void move_blocks(const struct job j)
 {
-	const uint32_t me = gpunvme_lane();
+	const uint32_t me = gpunvme_thread_id();
 	const gpunvme_dq dq = j.dq[me / 32 % j.queues];
 	const uint64_t begin = gnvd_clock(), end = begin + (uint64_t)j.ms * dq.ticks_per_ms, offset = (uint64_t)me * j.bytes;
 	struct lane *l = &j.lane[me];

@@ -71,7 +71,7 @@ static void lane(void *arg)
 {
 	struct job *j = arg;
 	struct gpunvme_cursor cur = { .dq = &j->dq, .file = &j->file[j->way] };
-	uint32_t me = gpunvme_lane();
+	uint32_t me = gpunvme_thread_id();
 	uint64_t random = me + 1;
 	int ret = 0;
 

@@ -258,17 +258,17 @@ static void walk(void *arg)
 {
 	const struct job *j = (const struct job *)arg;
 
-	run_slot(*j, &j->dq[gpunvme_lane() % j->queues], nullptr, gpunvme_lane());
+	run_slot(*j, &j->dq[gpunvme_thread_id() % j->queues], nullptr, gpunvme_thread_id());
 }
 
 static void work(void *arg)
 {
-	run_slot(*(const struct job *)arg, nullptr, nullptr, gpunvme_lane());
+	run_slot(*(const struct job *)arg, nullptr, nullptr, gpunvme_thread_id());
 }
 
 static void fill(void *arg)
 {
-	fill_part(*(const struct job *)arg, gpunvme_lane());
+	fill_part(*(const struct job *)arg, gpunvme_thread_id());
 }
 
 static void run_waves(const struct job &j, bool reads)

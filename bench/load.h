@@ -87,7 +87,7 @@ static inline void rest(uint32_t turn)
 static inline uint32_t pass(struct load *l, const struct gpunvme_dq *dq, struct load_lane *lane, struct flight *flights,
 			    uint32_t *busy)
 {
-	uint64_t base = gpunvme_lane() * l->qd * l->bs;
+	uint64_t base = gpunvme_thread_id() * l->qd * l->bs;
 	uint32_t moved = 0;
 
 	*busy = 0;
@@ -128,7 +128,7 @@ static inline void run_busy(struct load *l, const struct gpunvme_dq *dq, struct 
 
 static inline void run_rested(struct load *l, const struct gpunvme_dq *dq, struct load_lane *lane)
 {
-	uint64_t base = gpunvme_lane() * l->qd * l->bs, since, pos;
+	uint64_t base = gpunvme_thread_id() * l->qd * l->bs, since, pos;
 
 	while (!lane->status && now_ns() < l->end_ns && !interrupted) {
 		sleep_ms(l->idle_ms);
@@ -142,8 +142,8 @@ static inline void run_rested(struct load *l, const struct gpunvme_dq *dq, struc
 static inline void kernel(void *arg)
 {
 	struct load *l = arg;
-	struct load_lane *lane = &l->lane[gpunvme_lane()];
-	const struct gpunvme_dq *dq = &l->s.dq[gpunvme_lane()];
+	struct load_lane *lane = &l->lane[gpunvme_thread_id()];
+	const struct gpunvme_dq *dq = &l->s.dq[gpunvme_thread_id()];
 	struct flight *flights = calloc(l->qd, sizeof(*flights));
 
 	if (!flights)

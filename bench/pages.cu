@@ -91,7 +91,7 @@ WITH_CACHE static void pages_by_cache(struct job j)
 {
 	BLOCK_DQ(dq, j);
 	const struct gpunvme_cached_queue src = { &dq, &j.pages };
-	uint64_t wave = gpunvme_lane() / WAVE, waves = gridDim.x * (blockDim.x / WAVE);
+	uint64_t wave = gpunvme_thread_id() / WAVE, waves = gridDim.x * (blockDim.x / WAVE);
 	struct gpunvme_page page;
 
 	for (uint64_t i = 0; i < j.rounds; i++) {
@@ -108,7 +108,7 @@ WITH_CACHE static void pages_by_cache(struct job j)
 
 __global__ static void pages_plain(struct job j)
 {
-	uint64_t wave = gpunvme_lane() / WAVE, waves = gridDim.x * (blockDim.x / WAVE);
+	uint64_t wave = gpunvme_thread_id() / WAVE, waves = gridDim.x * (blockDim.x / WAVE);
 
 	for (uint64_t i = 0; i < j.rounds; i++)
 		copy_wave(j.to + wave * (PAGE / 8), j.plain + mix(wave + i * waves) % j.count * (PAGE / 8));
@@ -121,13 +121,13 @@ WITH_CACHE static void elements_by_cache(struct job j)
 	uint64_t lanes = (uint64_t)gridDim.x * blockDim.x, sum = 0, value = 0;
 
 	for (uint64_t i = 0; i < j.rounds; i++) {
-		int ret = gpunvme_array_load(&src, mix(gpunvme_lane() + i * lanes) % (j.count * (PAGE / 8)), 8, &value);
+		int ret = gpunvme_array_load(&src, mix(gpunvme_thread_id() + i * lanes) % (j.count * (PAGE / 8)), 8, &value);
 
 		if (ret)
 			*j.failed = ret;
 		sum += value;
 	}
-	j.to[gpunvme_lane()] = sum;
+	j.to[gpunvme_thread_id()] = sum;
 }
 
 __global__ static void elements_plain(struct job j)
@@ -135,8 +135,8 @@ __global__ static void elements_plain(struct job j)
 	uint64_t lanes = (uint64_t)gridDim.x * blockDim.x, sum = 0;
 
 	for (uint64_t i = 0; i < j.rounds; i++)
-		sum += j.plain[mix(gpunvme_lane() + i * lanes) % (j.count * (PAGE / 8))];
-	j.to[gpunvme_lane()] = sum;
+		sum += j.plain[mix(gpunvme_thread_id() + i * lanes) % (j.count * (PAGE / 8))];
+	j.to[gpunvme_thread_id()] = sum;
 }
 
 /* Lane by lane pages that no other has: pages from `count` on. */
@@ -148,7 +148,7 @@ WITH_CACHE static void misses_by_cache(struct job j)
 	struct gpunvme_page page;
 
 	for (uint64_t i = 0; i < j.rounds; i++) {
-		int ret = gpunvme_page_get(&src, j.count + gpunvme_lane() + i * lanes, &page);
+		int ret = gpunvme_page_get(&src, j.count + gpunvme_thread_id() + i * lanes, &page);
 
 		if (!ret)
 			ret = gpunvme_page_put(&src, &page);
@@ -163,8 +163,8 @@ __global__ static void misses_plain(struct job j)
 	uint64_t lanes = (uint64_t)gridDim.x * blockDim.x;
 
 	for (uint64_t i = 0; i < j.rounds; i++) {
-		int ret = gpunvme_read(&dq, &j.buf, (uint64_t)gpunvme_lane() * PAGE,
-				       (uint64_t)(j.count + gpunvme_lane() + i * lanes) * PAGE, PAGE);
+		int ret = gpunvme_read(&dq, &j.buf, (uint64_t)gpunvme_thread_id() * PAGE,
+				       (uint64_t)(j.count + gpunvme_thread_id() + i * lanes) * PAGE, PAGE);
 
 		if (ret)
 			*j.failed = ret;
@@ -178,7 +178,7 @@ __global__ static void misses_plain(struct job j)
 WITH_CACHE static void pages_by_other(struct job j)
 {
 	OTHER_DQ(dq, j);
-	uint64_t wave = gpunvme_lane() / WAVE, waves = gridDim.x * (blockDim.x / WAVE);
+	uint64_t wave = gpunvme_thread_id() / WAVE, waves = gridDim.x * (blockDim.x / WAVE);
 	uint32_t refs, mates;
 
 	for (uint64_t i = 0; i < j.rounds; i++) {
@@ -196,12 +196,12 @@ WITH_CACHE static void elements_by_other(struct job j)
 	uint32_t refs, mates;
 
 	for (uint64_t i = 0; i < j.rounds; i++) {
-		uint64_t at = mix(gpunvme_lane() + i * lanes) % (j.count * (PAGE / 8)), page = at / (PAGE / 8);
+		uint64_t at = mix(gpunvme_thread_id() + i * lanes) % (j.count * (PAGE / 8)), page = at / (PAGE / 8);
 
 		sum += ((const uint64_t *)ticket_get(&j.other, &dq, OWN_TICKETS(j), page, &refs, &mates))[at % (PAGE / 8)];
 		ticket_put(&j.other, page, refs, mates);
 	}
-	j.to[gpunvme_lane()] = sum;
+	j.to[gpunvme_thread_id()] = sum;
 }
 
 WITH_CACHE static void misses_by_other(struct job j)
@@ -211,7 +211,7 @@ WITH_CACHE static void misses_by_other(struct job j)
 	uint32_t refs, mates;
 
 	for (uint64_t i = 0; i < j.rounds; i++) {
-		uint64_t page = j.count + gpunvme_lane() + i * lanes;
+		uint64_t page = j.count + gpunvme_thread_id() + i * lanes;
 
 		(void)ticket_get(&j.other, &dq, OWN_TICKETS(j), page, &refs, &mates);
 		ticket_put(&j.other, page, refs, mates);
@@ -228,7 +228,7 @@ __global__ static void misses_by_tickets(struct job j)
 	for (uint64_t i = 0; i < j.rounds; i++) {
 		uint32_t cid = ticket_claim_cid(&dq, q);
 
-		ticket_submit(&dq, q, &j.buf, cid, (j.count + gpunvme_lane() + i * lanes) * blocks);
+		ticket_submit(&dq, q, &j.buf, cid, (j.count + gpunvme_thread_id() + i * lanes) * blocks);
 		if (ticket_complete(&dq, q, cid))
 			*j.failed = -1;
 	}
@@ -241,7 +241,7 @@ __global__ static void warm(struct job j)
 	const struct gpunvme_cached_queue src = { &dq, &j.pages };
 	struct gpunvme_page page;
 
-	for (uint64_t i = gpunvme_lane(); i < j.count; i += (uint64_t)gridDim.x * blockDim.x)
+	for (uint64_t i = gpunvme_thread_id(); i < j.count; i += (uint64_t)gridDim.x * blockDim.x)
 		if (gpunvme_page_get(&src, i, &page) || gpunvme_page_put(&src, &page))
 			*j.failed = -1;
 }

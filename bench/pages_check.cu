@@ -197,7 +197,7 @@ GNVD_FN void get_element(const struct work *w, struct walker *k, enum of of, enu
 
 GNVD_FN uint64_t *own_range(const struct work *w)
 {
-	return (uint64_t *)gnvd_lane_memory(w->ranges + 8ull * RANGE * gpunvme_lane());
+	return (uint64_t *)gnvd_lane_memory(w->ranges + 8ull * RANGE * gpunvme_thread_id());
 }
 
 GNVD_FN void get_range(const struct work *w, struct walker *k, enum of of, enum kind kind)
@@ -304,9 +304,9 @@ GNVD_FN struct walker walker_new(const struct work *w, enum kind kind)
 
 	memset(&k, 0, sizeof(k));
 	k.width = width;
-	k.lane = gpunvme_lane() % width;
-	k.wave = gpunvme_lane() / width;
-	k.waves = gpunvme_lanes() / width;
+	k.lane = gpunvme_thread_id() % width;
+	k.wave = gpunvme_thread_id() / width;
+	k.waves = gpunvme_thread_count() / width;
 	k.reach.pages = &w->cache;
 	k.reach.v = (const struct gpunvme_dvol *)gnvd_lane_memory(w->vol);
 	k.reach.dq = (const struct gpunvme_dq *)gnvd_lane_memory(w->dqs) + (kind == KIND_AHEAD ? 0 : k.wave % w->queues);
@@ -369,7 +369,7 @@ GNVD_FN void flush(const struct work *w, enum of of)
 {
 	struct walker k = walker_new(w, KIND_WRITABLE);
 
-	k.failed = kind_flush(&k.reach, of, gpunvme_lane(), gpunvme_lanes());
+	k.failed = kind_flush(&k.reach, of, gpunvme_thread_id(), gpunvme_thread_count());
 	walker_end(w, &k);
 }
 

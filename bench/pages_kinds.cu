@@ -53,7 +53,7 @@ __device__ static void look(const struct job &j, uint64_t page, const struct gpu
 
 __global__ static void stream(struct job j)
 {
-	uint32_t n = gpunvme_lane() / WAVE, i;
+	uint32_t n = gpunvme_thread_id() / WAVE, i;
 	struct gpunvme_page p;
 	int err = 0;
 	const struct gpunvme_cached_queue src = { &j.dq, &j.pages };
@@ -74,7 +74,7 @@ __global__ static void stream(struct job j)
 
 __global__ static void stream_ahead(struct job j)
 {
-	uint32_t n = gpunvme_lane() / WAVE, i, begun = 0;
+	uint32_t n = gpunvme_thread_id() / WAVE, i, begun = 0;
 	struct gpunvme_page p;
 	int err = 0;
 	const struct gpunvme_prefetch_queue src = { &j.dq, &j.pages };
@@ -111,7 +111,7 @@ __global__ static void change(struct job j)
 	int err = 0;
 	const struct gpunvme_writable_queue src = { &j.dq, &j.pages };
 
-	for (i = gpunvme_lane(); i < all && !err; i += lanes) {
+	for (i = gpunvme_thread_id(); i < all && !err; i += lanes) {
 		uint64_t index = i * 0x9e3779b97f4a7c15ull & (all - 1), value = word_of(index);
 
 		do
@@ -128,7 +128,7 @@ __global__ static void compare(struct job j)
 	int err = 0;
 	const struct gpunvme_cached_queue src = { &j.dq, &j.pages };
 
-	for (i = gpunvme_lane(); i < all && !err; i += lanes) {
+	for (i = gpunvme_thread_id(); i < all && !err; i += lanes) {
 		do
 			err = gpunvme_array_load(&src, i, 8, &value);
 		while (err == -GPUNVME_EAGAIN);

@@ -51,12 +51,12 @@ static void fail(struct work *w, int ret)
 
 static const struct gpunvme_dq *own_dq(const struct work *w)
 {
-	return &w->dq[gpunvme_lane() % w->queues];
+	return &w->dq[gpunvme_thread_id() % w->queues];
 }
 
 static uint64_t any(const struct work *w, uint64_t round, uint64_t of)
 {
-	return mix(gpunvme_lane() * w->rounds + round) % of;
+	return mix(gpunvme_thread_id() * w->rounds + round) % of;
 }
 
 static void pages_by_cache(void *arg)
@@ -71,7 +71,7 @@ static void pages_by_cache(void *arg)
 	for (i = 0; i < w->rounds; i++) {
 		ret = gpunvme_page_get(&src, any(w, i, w->frames), &page);
 		if (!ret) {
-			memcpy(w->to + gpunvme_lane() * WORDS, (const void *)(uintptr_t)page.base, PAGE);
+			memcpy(w->to + gpunvme_thread_id() * WORDS, (const void *)(uintptr_t)page.base, PAGE);
 			ret = gpunvme_page_put(&src, &page);
 		}
 		fail(w, ret);
@@ -84,7 +84,7 @@ static void pages_plain(void *arg)
 	uint64_t i;
 
 	for (i = 0; i < w->rounds; i++)
-		memcpy(w->to + gpunvme_lane() * WORDS, w->plain + any(w, i, w->frames) * WORDS, PAGE);
+		memcpy(w->to + gpunvme_thread_id() * WORDS, w->plain + any(w, i, w->frames) * WORDS, PAGE);
 }
 
 static void elements_by_cache(void *arg)
@@ -98,7 +98,7 @@ static void elements_by_cache(void *arg)
 		fail(w, gpunvme_array_load(&src, any(w, i, w->frames * WORDS), 8, &value));
 		sum += value;
 	}
-	w->to[gpunvme_lane() * WORDS] = sum;
+	w->to[gpunvme_thread_id() * WORDS] = sum;
 }
 
 static void elements_plain(void *arg)
@@ -108,13 +108,13 @@ static void elements_plain(void *arg)
 
 	for (i = 0; i < w->rounds; i++)
 		sum += w->plain[any(w, i, w->frames * WORDS)];
-	w->to[gpunvme_lane() * WORDS] = sum;
+	w->to[gpunvme_thread_id() * WORDS] = sum;
 }
 
 /* Pages that no other lane has, each time others than before. */
 static uint64_t missed_page(const struct work *w, uint64_t round)
 {
-	return w->frames + (w->first + round * gpunvme_lanes() + gpunvme_lane()) % (w->all - w->frames);
+	return w->frames + (w->first + round * gpunvme_thread_count() + gpunvme_thread_id()) % (w->all - w->frames);
 }
 
 static void misses_by_cache(void *arg)
@@ -139,7 +139,7 @@ static void misses_plain(void *arg)
 	uint64_t i;
 
 	for (i = 0; i < w->rounds; i++)
-		fail(w, gpunvme_read(dq, &w->buf, (uint64_t)gpunvme_lane() * PAGE, missed_page(w, i) * PAGE, PAGE));
+		fail(w, gpunvme_read(dq, &w->buf, (uint64_t)gpunvme_thread_id() * PAGE, missed_page(w, i) * PAGE, PAGE));
 }
 
 static void warm(void *arg)
@@ -151,7 +151,7 @@ static void warm(void *arg)
 	int ret;
 	const struct gpunvme_cached_queue src = { dq, &w->pages };
 
-	for (i = gpunvme_lane(); i < w->frames; i += gpunvme_lanes()) {
+	for (i = gpunvme_thread_id(); i < w->frames; i += gpunvme_thread_count()) {
 		ret = gpunvme_page_get(&src, i, &page);
 		fail(w, ret ? ret : gpunvme_page_put(&src, &page));
 	}

@@ -163,14 +163,14 @@ template <uint32_t BYTES> static void walk(void *arg)
 	const struct job *j = (const struct job *)arg;
 	struct step s;
 
-	run_chain<BYTES>(*j, &j->dq[gpunvme_lane() % j->queues], nullptr, &s, gpunvme_lane());
+	run_chain<BYTES>(*j, &j->dq[gpunvme_thread_id() % j->queues], nullptr, &s, gpunvme_thread_id());
 }
 
 template <uint32_t BYTES> static void work(void *arg)
 {
 	struct step s;
 
-	run_chain<BYTES>(*(const struct job *)arg, nullptr, nullptr, &s, gpunvme_lane());
+	run_chain<BYTES>(*(const struct job *)arg, nullptr, nullptr, &s, gpunvme_thread_id());
 }
 
 template <uint32_t BYTES> static void run_waves(const struct job &j, bool reads)

@@ -16,12 +16,12 @@
 GPUNVME_FN uint64_t sum_pieces(const struct gpunvme_dq *dq, const struct gpunvme_dfile *file, const struct gpunvme_dbuf *buf,
 			       int *status)
 {
-	uint64_t own = (uint64_t)gpunvme_lane() * 2 * PIECE, sum = 0, pos, i;
+	uint64_t own = (uint64_t)gpunvme_thread_id() * 2 * PIECE, sum = 0, pos, i;
 	const volatile unsigned char *bytes = (const volatile unsigned char *)(uintptr_t)(buf->base + own);
 	struct gpunvme_cursor cur = { dq, file, own + PIECE, 0, 0, 0 }; /* own + PIECE: for the end of the file, which is no whole block */
 
 	*status = 0;
-	for (pos = (uint64_t)gpunvme_lane() * PIECE; pos < file->bytes && !*status; pos += (uint64_t)gpunvme_lanes() * PIECE) {
+	for (pos = (uint64_t)gpunvme_thread_id() * PIECE; pos < file->bytes && !*status; pos += (uint64_t)gpunvme_thread_count() * PIECE) {
 		*status = gpunvme_read(&cur, buf, own, pos, PIECE);
 		for (i = 0; i < cur.done; i++)
 			sum += (pos + i + 1) * bytes[i];
@@ -40,7 +40,7 @@ struct job {
 static GPUNVME_DEVICE void sum_file(void *arg)
 {
 	struct job *job = (struct job *)arg;
-	uint32_t lane = gpunvme_lane();
+	uint32_t lane = gpunvme_thread_id();
 
 	job->sum[lane] = sum_pieces(&job->dq, &job->file, &job->buf, &job->status[lane]);
 }

@@ -17,7 +17,7 @@ struct job {
 static GPUNVME_DEVICE void read_two_blocks(void *arg)
 {
 	struct job *job = (struct job *)arg;
-	uint32_t thread = gpunvme_lane(); /* its number, 0 to 3 */
+	uint32_t thread = gpunvme_thread_id(); /* its number, 0 to 3 */
 	uint64_t len = 2ull << job->dq.lba_shift, pos = thread * len;
 
 	job->status[thread] = gpunvme_read(&job->dq, &job->dbuf, pos, pos, len); /* at the same place in the buffer */

@@ -37,7 +37,7 @@ static GPUNVME_DEVICE uint64_t pattern(uint32_t lane, uint32_t round, uint64_t w
 static GPUNVME_DEVICE void check_rounds(void *arg)
 {
 	const struct check_args *a = (const struct check_args *)arg;
-	uint32_t lane = gpunvme_lane();
+	uint32_t lane = gpunvme_thread_id();
 	const struct gpunvme_dq *dq = &a->dq[lane % a->queues];
 	uint64_t out = 2 * lane * a->area; /* offsets of its two parts in the buffer */
 	uint64_t in = out + a->area;

@@ -21,7 +21,7 @@ GNVD_FN void read_together(const struct work *w)
 /* Lanes of a wave take turns: each call is made by one lane alone. */
 GNVD_FN void read_alone(const struct work *w)
 {
-	uint32_t i, turn, wrong = 0, lane = gpunvme_lane() % gnvd_wave_lanes();
+	uint32_t i, turn, wrong = 0, lane = gpunvme_thread_id() % gnvd_wave_lanes();
 	OWN_DQ(dq, w, queue_of(w));
 
 	for (i = 0; i < w->rounds; i++) {
@@ -63,7 +63,7 @@ GNVD_FN void read_one_lane(const struct work *w)
 	uint32_t i, wrong = 0;
 	OWN_DQ(dq, w, queue_of(w));
 
-	if (gpunvme_lane() % gnvd_wave_lanes())
+	if (gpunvme_thread_id() % gnvd_wave_lanes())
 		return;
 	for (i = 0; i < w->rounds; i++)
 		wrong += is_wrong(w, gpunvme_read(dq, &w->buf, 0, PLACE(dq, wave_stamp_of(i)), PLACE(dq, BLOCKS)), wave_stamp_of(i));
@@ -79,7 +79,7 @@ GNVD_FN void read_with_handles(const struct work *w)
 	struct gpunvme_req req[HANDLES];
 	OWN_DQ(dq, w, queue_of(w));
 
-	if (gpunvme_lane() % gnvd_wave_lanes())
+	if (gpunvme_thread_id() % gnvd_wave_lanes())
 		return;
 	for (i = 0; i < HANDLES; i++) {
 		req[i].tag = 0;
@@ -159,7 +159,7 @@ GNVD_FN void read_hostile(const struct work *w, uint32_t lanes_of_wave)
 	uint32_t i, refused = 0, wrong = 0;
 	OWN_DQ(dq, w, queue_of(w));
 
-	if (gpunvme_lane() % gnvd_wave_lanes() >= lanes_of_wave)
+	if (gpunvme_thread_id() % gnvd_wave_lanes() >= lanes_of_wave)
 		return;
 	for (i = 0; i < w->rounds && refused < CALLS_AFTER_THE_END; i++) {
 		int ret;

@@ -51,13 +51,13 @@ GNVD_FN const struct gpunvme_dq *dq_of(const struct work *w, uint32_t queue)
 /* The number of this lane's command, of all lanes and rounds. */
 GNVD_FN uint64_t stamp_of(uint32_t round)
 {
-	return (uint64_t)round * gpunvme_lanes() + gpunvme_lane();
+	return (uint64_t)round * gpunvme_thread_count() + gpunvme_thread_id();
 }
 
 /* The same, where each wave has one. */
 GNVD_FN uint64_t wave_stamp_of(uint32_t round)
 {
-	return ((uint64_t)round * gpunvme_lanes() + gpunvme_lane()) / gnvd_wave_lanes();
+	return ((uint64_t)round * gpunvme_thread_count() + gpunvme_thread_id()) / gnvd_wave_lanes();
 }
 
 GNVD_FN uint32_t is_wrong(const struct work *w, int ret, uint64_t stamp)
@@ -76,15 +76,15 @@ GNVD_FN void count_errors(const struct work *w, uint32_t wrong)
 	uint32_t i_, wrong_ = 0;                                                                                                   \
 	uint64_t began_;                                                                                                           \
                                                                                                                                    \
-	if (!gpunvme_lane())                                                                                                       \
+	if (!gpunvme_thread_id())                                                                                                       \
 		stamp_span(w, 0);                                                                                                  \
 	for (i_ = 0; i_ < (w)->rounds; i_++) {                                                                                     \
 		began_ = fine_clock();                                                                                             \
 		wrong_ += is_wrong(w, call, stamp_of(i_));                                                                         \
-		if (!gpunvme_lane())                                                                                               \
+		if (!gpunvme_thread_id())                                                                                               \
 			gnvd_st32((w)->samples + 4ull * i_, (uint32_t)(fine_clock() - began_));                                    \
 	}                                                                                                                          \
-	if (!gpunvme_lane())                                                                                                       \
+	if (!gpunvme_thread_id())                                                                                                       \
 		stamp_span(w, 16);                                                                                                 \
 	count_errors(w, wrong_);
 

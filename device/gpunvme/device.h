@@ -50,7 +50,7 @@
  *   multiple of 4. Other blocks go through the thread's own place in the buffer, cursor.bounce, and the thread copies their bytes.
  *   Holes, and blocks that were allocated and never written, read as zeroes. A call ends at the end of the file, and a read of 0
  *   bytes returns 0. cursor.done is the number of bytes that the call has moved, also when it fails.
- * - gpunvme_lane() is a thread's number in the launch (x dimension), and gpunvme_lanes() the number of threads.
+ * - gpunvme_thread_id() is a thread's number in the launch (x dimension), and gpunvme_thread_count() the number of threads.
  * - -DGPUNVME_COUNTERS=0 leaves out what GPUNVME_QUEUE_STATS and GPUNVME_QUEUE_LATENCY request. Then nothing is counted.
  */
 #ifndef GPUNVME_DEVICE_H

@@ -29,8 +29,8 @@ struct copy_args {
 static GPUNVME_DEVICE void copy_chunk(void *arg)
 {
 	const struct copy_args *a = (const struct copy_args *)arg;
-	uint32_t lane = gpunvme_lane();
-	uint64_t stride = (uint64_t)gpunvme_lanes() * a->step;
+	uint32_t lane = gpunvme_thread_id();
+	uint64_t stride = (uint64_t)gpunvme_thread_count() * a->step;
 	const struct gpunvme_dq *dq = &a->dq[lane % a->queues];
 
 	for (uint64_t at = (uint64_t)lane * a->step; at < a->nblocks; at += stride) {
@@ -52,7 +52,7 @@ static GPUNVME_DEVICE void copy_flush(void *arg)
 {
 	const struct copy_args *a = (const struct copy_args *)arg;
 
-	if (gpunvme_lane() == 0)
+	if (gpunvme_thread_id() == 0)
 		a->result[0].status = gpunvme_flush(&a->dq[0]);
 }
 

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Copies between files and a namespace, moved by lanes: what read_file, write_file and the verbs read and write do. Chunk by chunk
- * the host moves bytes between the file and a buffer, and threads move blocks between the buffer and the controller. Each thread
- * makes every gpunvme_lanes()-th transfer, through the queue that its number selects. The controller's data goes straight to or
- * from the buffer.
+ * Copies between files and a namespace: what read_file, write_file and the verbs read and write do. Chunk by chunk the host moves
+ * bytes between the file and a buffer, and GPU or CPU threads move blocks between the buffer and the controller. Of N threads, each
+ * makes every N-th transfer, through the queue that its number selects. The controller's data goes straight to or from the buffer.
  *
  * @opts->copies must be set, and catch_signals() have been called. Returns an exit code.
  */

@@ -119,7 +119,7 @@ static int turn(struct traffic *t, const struct gpunvme_dq *dq, struct traffic_l
 void traffic_kernel(void *arg)
 {
 	struct traffic *t = arg;
-	uint32_t number = gpunvme_lane();
+	uint32_t number = gpunvme_thread_id();
 	struct traffic_lane *l = &t->lane[number];
 	const struct gpunvme_dq *dq = &t->dq[number % t->queues];
 	struct flight *flights = calloc(t->qd, sizeof(*flights));

@@ -13,12 +13,12 @@ static const uint32_t PIECE = 4096;
 GPUNVME_FN uint64_t sum_pieces(const struct gpunvme_dq *dq, const struct gpunvme_dfile *file, const struct gpunvme_dbuf *buf,
 			       int *status)
 {
-	uint64_t own = (uint64_t)gpunvme_lane() * 2 * PIECE, sum = 0, pos, i;
+	uint64_t own = (uint64_t)gpunvme_thread_id() * 2 * PIECE, sum = 0, pos, i;
 	const volatile unsigned char *bytes = (const volatile unsigned char *)(uintptr_t)(buf->base + own);
 	struct gpunvme_cursor cur = { dq, file, own + PIECE, 0, 0, 0 }; /* own + PIECE: for the end of the file, which is no whole block */
 
 	*status = 0;
-	for (pos = (uint64_t)gpunvme_lane() * PIECE; pos < file->bytes && !*status; pos += (uint64_t)gpunvme_lanes() * PIECE) {
+	for (pos = (uint64_t)gpunvme_thread_id() * PIECE; pos < file->bytes && !*status; pos += (uint64_t)gpunvme_thread_count() * PIECE) {
 		*status = gpunvme_read(&cur, buf, own, pos, PIECE);
 		for (i = 0; i < cur.done; i++)
 			sum += (pos + i + 1) * bytes[i];
@@ -30,7 +30,7 @@ __global__ void sum_file(const gpunvme_dq *queues, uint32_t count, gpunvme_dfile
 {
 	const gpunvme_dq dq = queues[blockIdx.x % count];
 
-	sums[gpunvme_lane()] = sum_pieces(&dq, &file, &buf, &status[gpunvme_lane()]);
+	sums[gpunvme_thread_id()] = sum_pieces(&dq, &file, &buf, &status[gpunvme_thread_id()]);
 }
 
 // What the kernel should have found.

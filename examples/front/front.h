@@ -92,17 +92,17 @@ FRONT_FN uint64_t front_clock(void)
 
 FRONT_FN uint32_t front_lane(void)
 {
-	return gpunvme_lane() % FRONT_WIDTH;
+	return gpunvme_thread_id() % FRONT_WIDTH;
 }
 
 FRONT_FN uint32_t front_wave(void)
 {
-	return gpunvme_lane() / FRONT_WIDTH;
+	return gpunvme_thread_id() / FRONT_WIDTH;
 }
 
 FRONT_FN uint32_t front_waves(void)
 {
-	return gpunvme_lanes() / FRONT_WIDTH;
+	return gpunvme_thread_count() / FRONT_WIDTH;
 }
 
 #endif

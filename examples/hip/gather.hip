@@ -30,8 +30,8 @@ __global__ void gather(const gpunvme_dq *queues, uint32_t count, gpunvme_dbuf wo
 		       int *status)
 {
 	const gpunvme_dq dq = queues[blockIdx.x % count];
-	const uint64_t offset = (uint64_t)gpunvme_lane() * PIECE;
-	uint64_t sum = mix(gpunvme_lane() + 1);
+	const uint64_t offset = (uint64_t)gpunvme_thread_id() * PIECE;
+	uint64_t sum = mix(gpunvme_thread_id() + 1);
 	int ret = 0;
 
 	for (uint64_t i = 0; i < steps && !ret; i++) {
@@ -39,8 +39,8 @@ __global__ void gather(const gpunvme_dq *queues, uint32_t count, gpunvme_dbuf wo
 		if (!ret)
 			sum = digest(sum, (const uint64_t *)(work.base + offset));
 	}
-	sums[gpunvme_lane()] = sum;
-	status[gpunvme_lane()] = ret;
+	sums[gpunvme_thread_id()] = sum;
+	status[gpunvme_thread_id()] = ret;
 }
 
 // What that lane should have computed: CPU lanes of the library read, on a queue of theirs.

@@ -15,11 +15,11 @@ static new_file file; // it has its name when it is complete
 __global__ void read_slices(const gpunvme_dq *queues, uint32_t count, gpunvme_dbuf buf, uint64_t lba, uint32_t blocks, int *status)
 {
 	const gpunvme_dq dq = queues[blockIdx.x % count]; // the same for a whole group, so that it stays in scalar registers
-	uint32_t slice = (blocks + gpunvme_lanes() - 1) / gpunvme_lanes(), first = gpunvme_lane() * slice;
+	uint32_t slice = (blocks + gpunvme_thread_count() - 1) / gpunvme_thread_count(), first = gpunvme_thread_id() * slice;
 	uint64_t offset = (uint64_t)first << dq.lba_shift, pos = lba << dq.lba_shift, len = blocks - first < slice ? blocks - first : slice;
 
 	if (first < blocks)
-		status[gpunvme_lane()] = gpunvme_read(&dq, &buf, offset, pos + offset, len << dq.lba_shift);
+		status[gpunvme_thread_id()] = gpunvme_read(&dq, &buf, offset, pos + offset, len << dq.lba_shift);
 }
 
 static void remove_unfinished()

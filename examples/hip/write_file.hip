@@ -14,11 +14,11 @@ const char *const program = "hip_write_file";
 __global__ void write_slices(const gpunvme_dq *queues, uint32_t count, gpunvme_dbuf buf, uint64_t lba, uint32_t blocks, int *status)
 {
 	const gpunvme_dq dq = queues[blockIdx.x % count]; // the same for a whole group, so that it stays in scalar registers
-	uint32_t slice = (blocks + gpunvme_lanes() - 1) / gpunvme_lanes(), first = gpunvme_lane() * slice;
+	uint32_t slice = (blocks + gpunvme_thread_count() - 1) / gpunvme_thread_count(), first = gpunvme_thread_id() * slice;
 	uint64_t offset = (uint64_t)first << dq.lba_shift, pos = lba << dq.lba_shift, len = blocks - first < slice ? blocks - first : slice;
 
 	if (first < blocks)
-		status[gpunvme_lane()] = gpunvme_write(&dq, &buf, offset, pos + offset, len << dq.lba_shift, 0);
+		status[gpunvme_thread_id()] = gpunvme_write(&dq, &buf, offset, pos + offset, len << dq.lba_shift, 0);
 }
 
 __global__ void flush(gpunvme_dq dq, int *status)

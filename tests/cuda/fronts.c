@@ -35,17 +35,17 @@
 
 FN void answer(const struct front_args *a, int status)
 {
-	((int32_t *)a->out)[gpunvme_lane()] = status;
+	((int32_t *)a->out)[gpunvme_thread_id()] = status;
 }
 
 FN uint64_t part(const struct front_args *a)
 {
-	return (uint64_t)gpunvme_lane() * a->nblocks << a->dq.lba_shift;
+	return (uint64_t)gpunvme_thread_id() * a->nblocks << a->dq.lba_shift;
 }
 
 KERNEL(front_lane)
 {
-	uint64_t lba = gpunvme_lane() * a->nblocks;
+	uint64_t lba = gpunvme_thread_id() * a->nblocks;
 	int ret = gpunvme_write(&a->dq, &a->dbuf, part(a), lba << a->dq.lba_shift, (uint64_t)a->nblocks << a->dq.lba_shift, 0);
 
 	answer(a, ret ? ret
@@ -56,11 +56,11 @@ KERNEL(front_lane)
 /* Every lane at another moment, in a loop of its own. */
 KERNEL(front_diverged)
 {
-	uint64_t lba = gpunvme_lane() * a->nblocks, i;
+	uint64_t lba = gpunvme_thread_id() * a->nblocks, i;
 	int ret = 0;
 
-	for (i = 0; i <= gpunvme_lane() % 7 && !ret; i++) {
-		if ((gpunvme_lane() + i) % 3)
+	for (i = 0; i <= gpunvme_thread_id() % 7 && !ret; i++) {
+		if ((gpunvme_thread_id() + i) % 3)
 			ret = gpunvme_write(&a->dq, &a->dbuf, part(a), lba << a->dq.lba_shift,
 					    (uint64_t)a->nblocks << a->dq.lba_shift, 0);
 		else
@@ -75,8 +75,8 @@ KERNEL(front_diverged)
 
 KERNEL(front_wave)
 {
-	uint64_t lba = gpunvme_lane() * a->nblocks;
-	int odd = gpunvme_lane() & 1, ret;
+	uint64_t lba = gpunvme_thread_id() * a->nblocks;
+	int odd = gpunvme_thread_id() & 1, ret;
 
 	ret = gpunvme_wave_write(&a->dq, &a->dbuf, part(a), lba << a->dq.lba_shift,
 				 odd ? GPUNVME_NO_TRANSFER : (uint64_t)a->nblocks << a->dq.lba_shift, 0);
@@ -90,7 +90,7 @@ KERNEL(front_wave)
 /* Block by block, all in flight at once, up to four. Return: the first failure, or how many were answered twice. */
 KERNEL(front_any)
 {
-	uint32_t lane = gpunvme_lane(), n = a->nblocks < 4 ? (uint32_t)a->nblocks : 4, index = 0, i, open = 0;
+	uint32_t lane = gpunvme_thread_id(), n = a->nblocks < 4 ? (uint32_t)a->nblocks : 4, index = 0, i, open = 0;
 	uint64_t lba = lane * a->nblocks, block = 1ull << a->dq.lba_shift;
 	struct gpunvme_req req[4] = { { 0, 0, 0, 0 }, { 0, 0, 0, 0 }, { 0, 0, 0, 0 }, { 0, 0, 0, 0 } };
 	int ret = gpunvme_write(&a->dq, &a->dbuf, part(a), lba << a->dq.lba_shift, (uint64_t)n << a->dq.lba_shift, 0), err;
@@ -117,7 +117,7 @@ KERNEL(front_any)
 
 KERNEL(front_volume)
 {
-	uint64_t lba = 3 + gpunvme_lane() * a->nblocks;
+	uint64_t lba = 3 + gpunvme_thread_id() * a->nblocks;
 	int ret = gpunvme_write(&a->vol, &a->vbuf, part(a), lba << a->vol.lba_shift, (uint64_t)a->nblocks << a->vol.lba_shift, 0);
 
 	ret = ret ? ret : gpunvme_flush(&a->vol);
@@ -137,7 +137,7 @@ KERNEL(front_block)
 
 KERNEL(front_serve)
 {
-	uint32_t lane = gpunvme_lane(), groups = gpunvme_lanes() / gnvd_block_lanes();
+	uint32_t lane = gpunvme_thread_id(), groups = gpunvme_thread_count() / gnvd_block_lanes();
 	uint64_t lba = lane * a->nblocks, i;
 	int ret = 0;
 

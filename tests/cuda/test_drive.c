@@ -677,7 +677,7 @@ static void own_lane(void *pointer)
 	uint32_t i;
 
 	for (i = 0; i < 1000; i++) {
-		if (gpunvme_read(&args->dq, &args->dbuf, gpunvme_lane() * 4096ull, i % 64 * 4096ull, 4096))
+		if (gpunvme_read(&args->dq, &args->dbuf, gpunvme_thread_id() * 4096ull, i % 64 * 4096ull, 4096))
 			__atomic_fetch_add(args->errors, 1, __ATOMIC_RELAXED);
 		__atomic_fetch_add(args->reads, 1, __ATOMIC_RELEASE);
 	}

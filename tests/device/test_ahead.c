@@ -136,7 +136,7 @@ static void ahead_end(struct cache *c)
 static GPUNVME_DEVICE void mixed_kernel(void *arg)
 {
 	struct ahead *a = (struct ahead *)arg;
-	uint64_t seed = gpunvme_lane() + 1, page, ahead;
+	uint64_t seed = gpunvme_thread_id() + 1, page, ahead;
 	struct gpunvme_page got;
 	uint32_t i, bad;
 	int ret;
@@ -169,7 +169,7 @@ static GPUNVME_DEVICE void mixed_kernel(void *arg)
 static GPUNVME_DEVICE void stream_kernel(void *arg)
 {
 	struct ahead *a = (struct ahead *)arg;
-	uint64_t seed = gpunvme_lane() + 1, at = 0, next = 0, value = 0;
+	uint64_t seed = gpunvme_thread_id() + 1, at = 0, next = 0, value = 0;
 	uint32_t i;
 	int ret;
 	const struct gpunvme_prefetch_queue src = { a->dq, a->cache };
@@ -308,7 +308,7 @@ static GPUNVME_DEVICE void settle_kernel(void *arg)
 	struct ahead *a = (struct ahead *)arg;
 	const struct gpunvme_prefetch_queue src = { a->dq, a->cache };
 
-	a->ret[gpunvme_lane()] = gpunvme_prefetch_finish(&src);
+	a->ret[gpunvme_thread_id()] = gpunvme_prefetch_finish(&src);
 }
 
 static void settled(uint32_t lanes, uint32_t width, bool copies)

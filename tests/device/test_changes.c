@@ -169,15 +169,15 @@ static GPUNVME_DEVICE int change_by_page(struct changes *c, uint64_t page, uint3
 static GPUNVME_DEVICE void change_kernel(void *arg)
 {
 	struct changes *c = (struct changes *)arg;
-	uint64_t seed = gpunvme_lane() + 1, page;
-	uint32_t i, k = gpunvme_lane() * LANE_WORDS, *version;
+	uint64_t seed = gpunvme_thread_id() + 1, page;
+	uint32_t i, k = gpunvme_thread_id() * LANE_WORDS, *version;
 	int ret;
 
 	for (i = 0; i < c->rounds; i++) {
 		seed = seed * 6364136223846793005ull + 1442695040888963407ull;
 		page = (seed >> 33) % (i % 2 ? PAGES : 6);
-		page -= page == 5 && gpunvme_lane() < 24; /* so that writes of it begin at BAD */
-		version = c->version + gpunvme_lane() * PAGES + page;
+		page -= page == 5 && gpunvme_thread_id() < 24; /* so that writes of it begin at BAD */
+		version = c->version + gpunvme_thread_id() * PAGES + page;
 		ret = change_by_page(c, page, k, version);
 		if (ret == -GPUNVME_EAGAIN)
 			RIG_NAP_US(50);
@@ -190,7 +190,7 @@ static GPUNVME_DEVICE void change_kernel(void *arg)
 static GPUNVME_DEVICE void element_kernel(void *arg)
 {
 	struct changes *c = (struct changes *)arg;
-	uint64_t seed = gpunvme_lane() + 7, page, at, value;
+	uint64_t seed = gpunvme_thread_id() + 7, page, at, value;
 	uint32_t i, *version, bad;
 	const struct gpunvme_writable_queue src = { c->dq, c->cache };
 
@@ -198,8 +198,8 @@ static GPUNVME_DEVICE void element_kernel(void *arg)
 		seed = seed * 6364136223846793005ull + 1442695040888963407ull;
 		page = (seed >> 33) % PAGES;
 		page -= page == 5;
-		at = page * 512 + gpunvme_lane() * LANE_WORDS;
-		version = c->version + gpunvme_lane() * PAGES + page;
+		at = page * 512 + gpunvme_thread_id() * LANE_WORDS;
+		version = c->version + gpunvme_thread_id() * PAGES + page;
 		value = 0;
 		bad = gpunvme_array_load(&src, at, 8, &value) || value != word_of(at, *version);
 		value = word_of(at, ++*version);
@@ -215,7 +215,7 @@ static GPUNVME_DEVICE void flush_kernel(void *arg)
 {
 	struct changes *c = (struct changes *)arg;
 	const struct gpunvme_writable_queue src = { c->dq, c->cache };
-	int ret = gpunvme_write_back(&src, gpunvme_lane(), gpunvme_lanes());
+	int ret = gpunvme_write_back(&src, gpunvme_thread_id(), gpunvme_thread_count());
 
 	__atomic_fetch_add(ret == 0 ? &c->right : ret == -GPUNVME_EAGAIN ? &c->again : &c->wrong, 1, __ATOMIC_RELAXED);
 }
@@ -228,10 +228,10 @@ static GPUNVME_DEVICE void both_kernel(void *arg)
 	int ret;
 	const struct gpunvme_writable_queue src = { c->dq, c->cache };
 
-	if (gpunvme_lane() % 2)
+	if (gpunvme_thread_id() % 2)
 		element_kernel(arg);
-	for (i = 0; gpunvme_lane() % 2 == 0 && i < c->rounds; i++) {
-		ret = gpunvme_write_back(&src, gpunvme_lane() / 2, (gpunvme_lanes() + 1) / 2);
+	for (i = 0; gpunvme_thread_id() % 2 == 0 && i < c->rounds; i++) {
+		ret = gpunvme_write_back(&src, gpunvme_thread_id() / 2, (gpunvme_thread_count() + 1) / 2);
 		if (ret && ret != -GPUNVME_EAGAIN)
 			__atomic_fetch_add(&c->wrong, 1, __ATOMIC_RELAXED);
 		__atomic_fetch_add(&c->right, 1, __ATOMIC_RELAXED);

@@ -594,8 +594,8 @@ static GPUNVME_DEVICE void read_alternating(void *arg)
 	unsigned i;
 
 	for (i = 0; i < 40; i++) {
-		const struct gpunvme_dq *dq = p->dq[(gpunvme_lane() + i / 3) & 1];
-		uint64_t stamp = gpunvme_lane() * 1000 + i;
+		const struct gpunvme_dq *dq = p->dq[(gpunvme_thread_id() + i / 3) & 1];
+		uint64_t stamp = gpunvme_thread_id() * 1000 + i;
 
 		if (gpunvme_read(dq, p->dbuf, 0, stamp * 512, 512) != fail_odd(stamp))
 			__atomic_fetch_add(&p->wrong, 1, __ATOMIC_RELAXED);

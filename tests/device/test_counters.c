@@ -66,7 +66,7 @@ static void read_many(void *arg)
 	uint64_t i, failed = 0;
 
 	for (i = 0; i < COMMANDS; i++)
-		failed += gpunvme_read(&l->rig->dq, &l->rig->dbuf, 0, (uint64_t)(gpunvme_lane() * COMMANDS + i) * 512, 512) != 0;
+		failed += gpunvme_read(&l->rig->dq, &l->rig->dbuf, 0, (uint64_t)(gpunvme_thread_id() * COMMANDS + i) * 512, 512) != 0;
 	__atomic_fetch_add(&l->failed, failed, __ATOMIC_RELAXED);
 }
 

@@ -94,7 +94,7 @@ static GPUNVME_DEVICE void tell(struct files *f, uint32_t l, int ret, uint64_t d
 static GPUNVME_DEVICE void alone_kernel(void *arg)
 {
 	struct files *f = (struct files *)arg;
-	uint32_t l = gpunvme_lane();
+	uint32_t l = gpunvme_thread_id();
 	struct gpunvme_cursor cur = cursor_of(f, l);
 	int ret = gpunvme_read(&cur, f->dbuf, f->offset[l], f->pos[l], f->len[l]);
 
@@ -104,7 +104,7 @@ static GPUNVME_DEVICE void alone_kernel(void *arg)
 static GPUNVME_DEVICE void writing_kernel(void *arg)
 {
 	struct files *f = (struct files *)arg;
-	uint32_t l = gpunvme_lane();
+	uint32_t l = gpunvme_thread_id();
 	struct gpunvme_cursor cur = cursor_of(f, l);
 
 	f->status[l] = gpunvme_write(&cur, f->dbuf, f->offset[l], f->pos[l], f->len[l], f->flags);
@@ -115,7 +115,7 @@ static GPUNVME_DEVICE void writing_kernel(void *arg)
 static GPUNVME_DEVICE void handle_kernel(void *arg)
 {
 	struct files *f = (struct files *)arg;
-	uint32_t l = gpunvme_lane();
+	uint32_t l = gpunvme_thread_id();
 	struct gpunvme_cursor cur = cursor_of(f, l);
 	uint64_t done = 0;
 	int ret = 0, more = 1;
@@ -139,7 +139,7 @@ static GPUNVME_DEVICE void handle_kernel(void *arg)
 static GPUNVME_DEVICE void wave_kernel(void *arg)
 {
 	struct files *f = (struct files *)arg;
-	uint32_t l = gpunvme_lane();
+	uint32_t l = gpunvme_thread_id();
 	struct gpunvme_cursor cur = cursor_of(f, l);
 	int ret = gpunvme_wave_read(&cur, f->dbuf, f->offset[l], f->pos[l], f->len[l]);
 
@@ -149,7 +149,7 @@ static GPUNVME_DEVICE void wave_kernel(void *arg)
 static GPUNVME_DEVICE void one_kernel(void *arg)
 {
 	struct files *f = (struct files *)arg;
-	uint32_t l = gpunvme_lane();
+	uint32_t l = gpunvme_thread_id();
 	struct gpunvme_cursor cur = cursor_of(f, l);
 	int ret = gpunvme_wave_read_one(&cur, f->dbuf, f->offset[l], f->pos[l], f->len[l]);
 
@@ -159,7 +159,7 @@ static GPUNVME_DEVICE void one_kernel(void *arg)
 static GPUNVME_DEVICE void group_kernel(void *arg)
 {
 	struct files *f = (struct files *)arg;
-	uint32_t l = gpunvme_lane();
+	uint32_t l = gpunvme_thread_id();
 	struct gpunvme_cursor cur = cursor_of(f, l - gnvd_block_lane());
 	int ret = gpunvme_block_read(&cur, f->dbuf, f->offset[l], f->pos[l], f->len[l]);
 
@@ -170,7 +170,7 @@ static GPUNVME_DEVICE void group_kernel(void *arg)
 static GPUNVME_DEVICE void handle_writing(void *arg)
 {
 	struct files *f = (struct files *)arg;
-	uint32_t l = gpunvme_lane();
+	uint32_t l = gpunvme_thread_id();
 	struct gpunvme_cursor cur = cursor_of(f, l);
 	struct gpunvme_req req;
 	int ret = gpunvme_submit_write(&cur, f->dbuf, f->offset[l], f->pos[l], f->len[l], f->flags, &req);
@@ -182,7 +182,7 @@ static GPUNVME_DEVICE void handle_writing(void *arg)
 static GPUNVME_DEVICE void wave_writing(void *arg)
 {
 	struct files *f = (struct files *)arg;
-	uint32_t l = gpunvme_lane();
+	uint32_t l = gpunvme_thread_id();
 	struct gpunvme_cursor cur = cursor_of(f, l);
 
 	f->status[l] = gpunvme_wave_write(&cur, f->dbuf, f->offset[l], f->pos[l], f->len[l], f->flags);
@@ -192,7 +192,7 @@ static GPUNVME_DEVICE void wave_writing(void *arg)
 static GPUNVME_DEVICE void one_writing(void *arg)
 {
 	struct files *f = (struct files *)arg;
-	uint32_t l = gpunvme_lane();
+	uint32_t l = gpunvme_thread_id();
 	struct gpunvme_cursor cur = cursor_of(f, l);
 
 	f->status[l] = gpunvme_wave_write_one(&cur, f->dbuf, f->offset[l], f->pos[l], f->len[l], f->flags);
@@ -202,7 +202,7 @@ static GPUNVME_DEVICE void one_writing(void *arg)
 static GPUNVME_DEVICE void group_writing(void *arg)
 {
 	struct files *f = (struct files *)arg;
-	uint32_t l = gpunvme_lane();
+	uint32_t l = gpunvme_thread_id();
 	struct gpunvme_cursor cur = cursor_of(f, l);
 
 	f->status[l] = gpunvme_block_write(&cur, f->dbuf, f->offset[l], f->pos[l], f->len[l], f->flags);

@@ -29,10 +29,10 @@ struct waves {
 static GPUNVME_DEVICE void wave_kernel(void *arg)
 {
 	struct waves *w = (struct waves *)arg;
-	uint32_t lane = gpunvme_lane(), i;
+	uint32_t lane = gpunvme_thread_id(), i;
 
 	for (i = 0; i < w->rounds; i++) {
-		uint64_t stamp = (uint64_t)i * gpunvme_lanes() + lane;
+		uint64_t stamp = (uint64_t)i * gpunvme_thread_count() + lane;
 		int idle = (lane + i) % 3 == 0, ret;
 
 		RIG_NAP_US((lane * 13 + i * 7) % 5 * 100);
@@ -71,7 +71,7 @@ static GPUNVME_DEVICE void shrinking_kernel(void *arg)
 	struct waves *w = (struct waves *)arg;
 	uint32_t i;
 
-	for (i = 0; i < 5 * (gpunvme_lane() + 1); i++)
+	for (i = 0; i < 5 * (gpunvme_thread_id() + 1); i++)
 		if (gpunvme_wave_write(w->dq, w->dbuf, 0, (1 + 3 * (uint64_t)i) * 512, 512, 0))
 			__atomic_fetch_add(&w->wrong, 1, __ATOMIC_RELAXED);
 }
@@ -93,11 +93,11 @@ static void waves_do_without_lanes_that_left(void **state)
 static GPUNVME_DEVICE void wave_one_kernel(void *arg)
 {
 	struct waves *w = (struct waves *)arg;
-	uint32_t lane = gpunvme_lane(), width = gnvd_wave_lanes(), i;
+	uint32_t lane = gpunvme_thread_id(), width = gnvd_wave_lanes(), i;
 	int ret;
 
 	for (i = 0; i < w->rounds; i++) {
-		uint64_t stamp = (uint64_t)i * gpunvme_lanes() + lane / width;
+		uint64_t stamp = (uint64_t)i * gpunvme_thread_count() + lane / width;
 
 		RIG_NAP_US((lane * 13 + i * 7) % 5 * 100);
 		ret = i % 2 ? gpunvme_wave_read_one(w->dq, w->dbuf, 0, stamp * 512, 512)
@@ -183,7 +183,7 @@ struct holders {
 static GPUNVME_DEVICE void holding_kernel(void *arg)
 {
 	struct holders *h = (struct holders *)arg;
-	uint32_t lane = gpunvme_lane(), count = 1 + lane % 3, index = 0, i, round;
+	uint32_t lane = gpunvme_thread_id(), count = 1 + lane % 3, index = 0, i, round;
 	struct gpunvme_req req[3];
 	uint64_t stamp[3];
 	int ret;
@@ -328,7 +328,7 @@ static GPUNVME_DEVICE int idle(const struct gpunvme_dq *dq)
 static GPUNVME_DEVICE void submit_and_leave(void *arg)
 {
 	struct served *s = (struct served *)arg;
-	uint32_t lane = gpunvme_lane(), i;
+	uint32_t lane = gpunvme_thread_id(), i;
 	int ret;
 
 	if (lane == 0) {

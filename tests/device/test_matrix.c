@@ -56,7 +56,7 @@ static GPUNVME_DEVICE int read_by_polling(const struct load *load, uint64_t stam
 static GPUNVME_DEVICE void kernel(void *arg)
 {
 	struct load *load = (struct load *)arg;
-	uint32_t lane = gpunvme_lane(), lanes = gpunvme_lanes(), i;
+	uint32_t lane = gpunvme_thread_id(), lanes = gpunvme_thread_count(), i;
 	uint32_t rounds = load->rounds - (lane * 7) % (load->rounds / 2);
 
 	for (i = 0; i < rounds; i++) {

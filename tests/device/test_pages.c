@@ -23,7 +23,7 @@ static struct cache *cache_new(uint32_t frames, bool copies)
 static GPUNVME_DEVICE void page_kernel(void *arg)
 {
 	struct pages *p = (struct pages *)arg;
-	uint64_t seed = gpunvme_lane() + 1, page;
+	uint64_t seed = gpunvme_thread_id() + 1, page;
 	struct gpunvme_page got;
 	uint32_t i, bad;
 	int ret;
@@ -54,7 +54,7 @@ static GPUNVME_DEVICE void page_kernel(void *arg)
 static GPUNVME_DEVICE void element_kernel(void *arg)
 {
 	struct pages *p = (struct pages *)arg;
-	uint64_t seed = gpunvme_lane() + 1, at, value = 0;
+	uint64_t seed = gpunvme_thread_id() + 1, at, value = 0;
 	uint32_t i;
 	int ret;
 	const struct gpunvme_cached_queue src = { p->dq, p->cache };
@@ -180,7 +180,7 @@ static void cache_over_file(struct cache *c)
 static GPUNVME_DEVICE void file_kernel(void *arg)
 {
 	struct pages *p = (struct pages *)arg;
-	uint64_t seed = gpunvme_lane() + 1, page, from;
+	uint64_t seed = gpunvme_thread_id() + 1, page, from;
 	struct gpunvme_page got;
 	uint32_t i, bad;
 	int ret;
@@ -241,7 +241,7 @@ static struct gpunvme_dvol *cache_over_volume(struct cache *c)
 static GPUNVME_DEVICE void volume_kernel(void *arg)
 {
 	struct pages *p = (struct pages *)arg;
-	uint64_t seed = gpunvme_lane() + 1, at, value = 0;
+	uint64_t seed = gpunvme_thread_id() + 1, at, value = 0;
 	uint32_t i;
 	int ret;
 	const struct gpunvme_cached_volume src = { p->vol, p->cache };
@@ -287,10 +287,10 @@ static GPUNVME_DEVICE void slow_kernel(void *arg)
 	struct gpunvme_dq impatient = *p->dq;
 	struct gpunvme_page got;
 	int ret;
-	const struct gpunvme_cached_file src = { gpunvme_lane() ? &impatient : p->dq, p->cache };
+	const struct gpunvme_cached_file src = { gpunvme_thread_id() ? &impatient : p->dq, p->cache };
 
 	impatient.cmd_timeout = p->rounds * (uint64_t)p->dq->ticks_per_ms;
-	while (gpunvme_lane() && !gnvd_page_state(gnvd_ld64(gnvd_page_at(p->cache, 0))))
+	while (gpunvme_thread_id() && !gnvd_page_state(gnvd_ld64(gnvd_page_at(p->cache, 0))))
 		RIG_NAP_US(100);
 	ret = gpunvme_page_get(&src, 0, &got);
 	if (!ret)
@@ -355,14 +355,14 @@ static GPUNVME_DEVICE void mixed_kernel(void *arg)
 {
 	struct pages *p = (struct pages *)arg;
 	uint32_t i, want, got;
-	uint64_t seed = gpunvme_lane() + 1, at, to[16];
+	uint64_t seed = gpunvme_thread_id() + 1, at, to[16];
 	int ret;
 	const struct gpunvme_cached_queue src = { p->dq, p->cache };
 
 	for (i = 0; i < p->rounds; i++) {
 		seed = seed * 6364136223846793005ull + 1442695040888963407ull;
 		at = (seed >> 33) % (48 * 32) * 16;
-		want = (gpunvme_lane() + i) % 2 ? 1 : 16;
+		want = (gpunvme_thread_id() + i) % 2 ? 1 : 16;
 		if (want == 1)
 			ret = gpunvme_array_load(&src, at, 8, to);
 		else

@@ -185,12 +185,12 @@ int gpunvme_cpu_launch(uint32_t lanes, uint32_t width, void (*kernel)(void *arg)
 }
 
 /* Kernels are compiled for the host only to have an address. */
-uint32_t gpunvme_lane(void)
+uint32_t gpunvme_thread_id(void)
 {
 	abort();
 }
 
-uint32_t gpunvme_lanes(void)
+uint32_t gpunvme_thread_count(void)
 {
 	abort();
 }

@@ -77,7 +77,7 @@ DEVICE uint32_t rounds_of(const struct work *work, uint32_t lane)
 
 GLOBAL void mixed(struct gpunvme_dq dq, struct gpunvme_dbuf buf, struct work work)
 {
-	uint32_t lane = gpunvme_lane(), lanes = gpunvme_lanes(), rounds = rounds_of(&work, lane);
+	uint32_t lane = gpunvme_thread_id(), lanes = gpunvme_thread_count(), rounds = rounds_of(&work, lane);
 
 	for (uint32_t i = 0; i < rounds; i++)
 		work.out[i * lanes + lane] = one(&dq, &buf, lane * 512ull, (uint64_t)i * lanes + lane);
@@ -85,7 +85,7 @@ GLOBAL void mixed(struct gpunvme_dq dq, struct gpunvme_dbuf buf, struct work wor
 
 GLOBAL void many(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *buf, struct work work)
 {
-	uint32_t lane = gpunvme_lane(), lanes = gpunvme_lanes(), rounds = rounds_of(&work, lane);
+	uint32_t lane = gpunvme_thread_id(), lanes = gpunvme_thread_count(), rounds = rounds_of(&work, lane);
 
 	for (uint32_t i = 0; i < rounds; i++)
 		work.out[i * lanes + lane] = one(&dq[(lane + i) % work.queues], buf, lane * 512ull, (uint64_t)i * lanes + lane);
@@ -94,7 +94,7 @@ GLOBAL void many(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *buf, st
 // Each half of a wave of 64 lanes uses a queue of its own: leaders beyond lane 31.
 GLOBAL void halves(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *buf, struct work work)
 {
-	uint32_t lane = gpunvme_lane(), lanes = gpunvme_lanes(), rounds = rounds_of(&work, lane);
+	uint32_t lane = gpunvme_thread_id(), lanes = gpunvme_thread_count(), rounds = rounds_of(&work, lane);
 
 	for (uint32_t i = 0; i < rounds; i++)
 		work.out[i * lanes + lane] = one(&dq[lane / 32 % work.queues], buf, lane * 512ull, (uint64_t)i * lanes + lane);
@@ -103,7 +103,7 @@ GLOBAL void halves(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *buf, 
 // Several commands of a lane in flight at once, and waits in another order.
 GLOBAL void deep(struct gpunvme_dq dq, struct gpunvme_dbuf buf, struct work work)
 {
-	uint32_t lane = gpunvme_lane(), lanes = gpunvme_lanes();
+	uint32_t lane = gpunvme_thread_id(), lanes = gpunvme_thread_count();
 	struct gpunvme_req a, b;
 
 	for (uint32_t i = 0; i + 1 < work.rounds; i += 2) {

@@ -31,7 +31,7 @@ PLANTS = [
         (ARGUMENTS, "	uint64_t at; /* a multiple of 4 */\n	uint64_t words;\n", "	uint64_t words;\n	uint64_t at;\n")]),
     ("a word too much", "test_hsa", [(KERNELS, "i < a->words; i +=", "i <= a->words; i +=")]),
     ("lanes counted by groups", "test_hsa", [
-        (KERNELS, "for (i = gpunvme_lane(); i < a->words", "for (i = gnvk_group(); i < a->words")]),
+        (KERNELS, "for (i = gpunvme_thread_id(); i < a->words", "for (i = gnvk_group(); i < a->words")]),
     ("the self-test looks before it reads", "test_hsa", [
         (KERNELS, "	start = gnvd_clock();\n	status = gpunvme_read(&a->dq, &a->dbuf, 0, a->lba << a->dq.lba_shift, bytes);\n",
          "	start = gnvd_clock();\n	for (i = 0; i < words; i++)\n		seen[i] = data[i];\n"

@@ -8,7 +8,7 @@
 
 extern "C" __global__ void hit_8(struct gpunvme_dq dq, struct gpunvme_dpages pages, const uint64_t *index, uint64_t *out, int *ret)
 {
-	uint32_t lane = gpunvme_lane();
+	uint32_t lane = gpunvme_thread_id();
 	const struct gpunvme_cached_queue src = { &dq, &pages };
 
 	ret[lane] = gpunvme_array_load(&src, index[lane], 8, &out[lane]);
@@ -16,7 +16,7 @@ extern "C" __global__ void hit_8(struct gpunvme_dq dq, struct gpunvme_dpages pag
 
 extern "C" __global__ void hit_16(struct gpunvme_dq dq, struct gpunvme_dpages pages, const uint64_t *index, uint64_t *out, int *ret)
 {
-	uint32_t lane = gpunvme_lane();
+	uint32_t lane = gpunvme_thread_id();
 	const struct gpunvme_cached_queue src = { &dq, &pages };
 
 	ret[lane] = gpunvme_array_load(&src, index[lane], 16, &out[2 * lane]);
@@ -25,7 +25,7 @@ extern "C" __global__ void hit_16(struct gpunvme_dq dq, struct gpunvme_dpages pa
 extern "C" __global__ void hit_array(struct gpunvme_dq dq, struct gpunvme_dpages pages, const uint64_t *index, uint64_t *out)
 {
 	gpunvme::array<uint64_t> a({ &dq, &pages });
-	uint32_t lane = gpunvme_lane();
+	uint32_t lane = gpunvme_thread_id();
 
 	out[lane] = a[index[lane]] + (uint64_t)a.error();
 }

@@ -41,10 +41,10 @@ extern "C" __global__ void plant_registers(int *data)
 	int kept[160];
 
 	for (int i = 0; i < 160; i++)
-		kept[i] = data[64 * i + gpunvme_lane()];
+		kept[i] = data[64 * i + gpunvme_thread_id()];
 	__asm__ volatile("" ::: "memory");
 	for (int i = 0; i < 160; i++)
-		data[64 * i + gpunvme_lane()] = kept[i] + kept[159 - i];
+		data[64 * i + gpunvme_thread_id()] = kept[i] + kept[159 - i];
 }
 #endif
 
@@ -107,14 +107,14 @@ extern "C" __global__ void prim_refer(struct gpunvme_dq dq, uint64_t word, const
 #ifndef PRIMS_ONLY
 extern "C" __global__ void call_read(struct gpunvme_dq dq, struct gpunvme_dbuf buf, int *out)
 {
-	uint32_t lane = gpunvme_lane();
+	uint32_t lane = gpunvme_thread_id();
 
 	out[lane] = gpunvme_read(&dq, &buf, lane * 4096ull, lane * 512ull, 4096);
 }
 
 extern "C" __global__ void call_write_flush(struct gpunvme_dq dq, struct gpunvme_dbuf buf, int *out)
 {
-	uint32_t lane = gpunvme_lane();
+	uint32_t lane = gpunvme_thread_id();
 	int ret = gpunvme_write(&dq, &buf, lane * 4096ull, lane * 512ull, 4096, 0);
 
 	out[lane] = ret ? ret : gpunvme_flush(&dq);
@@ -122,7 +122,7 @@ extern "C" __global__ void call_write_flush(struct gpunvme_dq dq, struct gpunvme
 
 extern "C" __global__ void call_forced(struct gpunvme_dq dq, struct gpunvme_dbuf buf, int *out)
 {
-	uint32_t lane = gpunvme_lane();
+	uint32_t lane = gpunvme_thread_id();
 	int ret = gpunvme_write(&dq, &buf, lane * 4096ull, lane * 512ull, 4096, GPUNVME_FUA);
 
 	out[lane] = ret ? ret : gpunvme_discard(&dq, &buf, lane * 16ull, lane * 4096ull, 4096);
@@ -130,7 +130,7 @@ extern "C" __global__ void call_forced(struct gpunvme_dq dq, struct gpunvme_dbuf
 
 extern "C" __global__ void call_async(struct gpunvme_dq dq, struct gpunvme_dbuf buf, int *out)
 {
-	uint32_t lane = gpunvme_lane();
+	uint32_t lane = gpunvme_thread_id();
 	struct gpunvme_req req;
 	int ret = gpunvme_submit_read(&dq, &buf, lane * 4096ull, lane * 512ull, 4096, &req);
 
@@ -142,14 +142,14 @@ extern "C" __global__ void call_async(struct gpunvme_dq dq, struct gpunvme_dbuf 
 // A descriptor in memory, one per lane: queues differ within a wave.
 extern "C" __global__ void call_many_queues(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *buf, int *out)
 {
-	uint32_t lane = gpunvme_lane();
+	uint32_t lane = gpunvme_thread_id();
 
 	out[lane] = gpunvme_read(&dq[lane % 3], buf, lane * 4096ull, lane * 512ull, 4096);
 }
 
 extern "C" __global__ void call_wave(struct gpunvme_dq dq, struct gpunvme_dbuf buf, int *out)
 {
-	uint32_t lane = gpunvme_lane();
+	uint32_t lane = gpunvme_thread_id();
 	int ret = gpunvme_wave_read(&dq, &buf, lane * 4096ull, lane * 512ull, lane % 3 ? 4096 : GPUNVME_NO_TRANSFER);
 
 	out[lane] = ret ? ret : gpunvme_wave_write(&dq, &buf, lane * 4096ull, lane * 512ull, 4096, 0);
@@ -157,12 +157,12 @@ extern "C" __global__ void call_wave(struct gpunvme_dq dq, struct gpunvme_dbuf b
 
 extern "C" __global__ void call_wave_one(struct gpunvme_dq dq, struct gpunvme_dbuf buf, int *out)
 {
-	out[gpunvme_lane()] = gpunvme_wave_read_one(&dq, &buf, 0, 0, 4096);
+	out[gpunvme_thread_id()] = gpunvme_wave_read_one(&dq, &buf, 0, 0, 4096);
 }
 
 extern "C" __global__ void call_wait_any(struct gpunvme_dq dq, struct gpunvme_req *req, uint32_t count, int *out)
 {
-	uint32_t lane = gpunvme_lane(), index = 0;
+	uint32_t lane = gpunvme_thread_id(), index = 0;
 
 	out[2 * lane] = gpunvme_wait_any(&dq, req + lane * count, count, dq.ticks_per_ms, &index);
 	out[2 * lane + 1] = (int)index;
@@ -170,12 +170,12 @@ extern "C" __global__ void call_wait_any(struct gpunvme_dq dq, struct gpunvme_re
 
 extern "C" __global__ void call_serve(const struct gpunvme_dq *dq, uint32_t count, uint64_t stop, int *out)
 {
-	out[gpunvme_lane()] = gpunvme_poll_queue(dq, count, stop);
+	out[gpunvme_thread_id()] = gpunvme_poll_queue(dq, count, stop);
 }
 
 extern "C" __global__ void call_volume(struct gpunvme_dvol v, struct gpunvme_dvbuf buf, int *out)
 {
-	uint32_t lane = gpunvme_lane();
+	uint32_t lane = gpunvme_thread_id();
 	int ret = gpunvme_read(&v, &buf, lane * 4096ull, lane * 512ull, 4096);
 
 	ret = ret ? ret : gpunvme_write(&v, &buf, lane * 4096ull, lane * 512ull, 4096, 0);
@@ -184,7 +184,7 @@ extern "C" __global__ void call_volume(struct gpunvme_dvol v, struct gpunvme_dvb
 
 extern "C" __global__ void call_volume_async(struct gpunvme_dvol v, struct gpunvme_dvbuf buf, int *out)
 {
-	uint32_t lane = gpunvme_lane();
+	uint32_t lane = gpunvme_thread_id();
 	struct gpunvme_req req;
 	int ret = gpunvme_submit_read(&v, &buf, lane * 4096ull, lane * 4096ull, 4096, &req);
 
@@ -195,19 +195,19 @@ extern "C" __global__ void call_volume_async(struct gpunvme_dvol v, struct gpunv
 
 extern "C" __global__ void call_volume_wave(struct gpunvme_dvol v, struct gpunvme_dvbuf buf, int *out)
 {
-	uint32_t lane = gpunvme_lane();
+	uint32_t lane = gpunvme_thread_id();
 
 	out[lane] = gpunvme_wave_read(&v, &buf, lane * 4096ull, lane * 4096ull, lane % 3 ? 4096 : GPUNVME_NO_TRANSFER);
 }
 
 extern "C" __global__ void call_volume_wave_one(struct gpunvme_dvol v, struct gpunvme_dvbuf buf, int *out)
 {
-	out[gpunvme_lane()] = gpunvme_wave_read_one(&v, &buf, 0, 0, 4096);
+	out[gpunvme_thread_id()] = gpunvme_wave_read_one(&v, &buf, 0, 0, 4096);
 }
 
 extern "C" __global__ void call_file(struct gpunvme_dq dq, struct gpunvme_dfile file, struct gpunvme_dbuf buf, int *out)
 {
-	uint32_t lane = gpunvme_lane();
+	uint32_t lane = gpunvme_thread_id();
 	struct gpunvme_cursor cur = { &dq, &file, lane * 4096ull, 0, 0, 0 };
 
 	out[lane] = gpunvme_read(&cur, &buf, lane * 5000ull, lane * 5000ull, 5000);
@@ -215,7 +215,7 @@ extern "C" __global__ void call_file(struct gpunvme_dq dq, struct gpunvme_dfile 
 
 extern "C" __global__ void call_file_write(struct gpunvme_dq dq, struct gpunvme_dfile file, struct gpunvme_dbuf buf, int *out)
 {
-	uint32_t lane = gpunvme_lane();
+	uint32_t lane = gpunvme_thread_id();
 	struct gpunvme_cursor cur = { &dq, &file, 0, 0, 0, 0 };
 
 	out[lane] = gpunvme_write(&cur, &buf, lane * 4096ull, lane * 4096ull, 4096, 0);
@@ -223,7 +223,7 @@ extern "C" __global__ void call_file_write(struct gpunvme_dq dq, struct gpunvme_
 
 extern "C" __global__ void call_file_async(struct gpunvme_dq dq, struct gpunvme_dfile file, struct gpunvme_dbuf buf, int *out)
 {
-	uint32_t lane = gpunvme_lane();
+	uint32_t lane = gpunvme_thread_id();
 	struct gpunvme_cursor cur = { &dq, &file, 0, 0, 0, 0 };
 	struct gpunvme_req req;
 	int ret = gpunvme_submit_read(&cur, &buf, lane * 4096ull, lane * 4096ull, 4096, &req);
@@ -235,7 +235,7 @@ extern "C" __global__ void call_file_async(struct gpunvme_dq dq, struct gpunvme_
 
 extern "C" __global__ void call_file_wave(struct gpunvme_dq dq, struct gpunvme_dfile file, struct gpunvme_dbuf buf, int *out)
 {
-	uint32_t lane = gpunvme_lane();
+	uint32_t lane = gpunvme_thread_id();
 	struct gpunvme_cursor cur = { &dq, &file, lane * 4096ull, 0, 0, 0 };
 
 	out[lane] = gpunvme_wave_read(&cur, &buf, lane * 5000ull, lane * 5000ull, 5000);
@@ -245,19 +245,19 @@ extern "C" __global__ void call_file_wave_one(struct gpunvme_dq dq, struct gpunv
 {
 	struct gpunvme_cursor cur = { &dq, &file, 0, 0, 0, 0 };
 
-	out[gpunvme_lane()] = gpunvme_wave_read_one(&cur, &buf, 4096, pos, 5000);
+	out[gpunvme_thread_id()] = gpunvme_wave_read_one(&cur, &buf, 4096, pos, 5000);
 }
 
 extern "C" __global__ LANES_AT_MOST(256) void call_file_block(struct gpunvme_dq dq, struct gpunvme_dfile file, struct gpunvme_dbuf buf, uint64_t len, int *out)
 {
 	struct gpunvme_cursor cur = { &dq, &file, 0, 0, 0, 0 };
 
-	out[gpunvme_lane()] = gpunvme_block_read(&cur, &buf, 1 << 20, 0, len);
+	out[gpunvme_thread_id()] = gpunvme_block_read(&cur, &buf, 1 << 20, 0, len);
 }
 
 extern "C" __global__ void call_files(struct gpunvme_dfiles files, const uint64_t *hash, uint64_t *out)
 {
-	uint32_t lane = gpunvme_lane(), number = 0;
+	uint32_t lane = gpunvme_thread_id(), number = 0;
 	struct gpunvme_dfile file;
 	int ret = gpunvme_files_find_hash(&files, hash[lane], &number);
 
@@ -268,14 +268,14 @@ extern "C" __global__ void call_files(struct gpunvme_dfiles files, const uint64_
 extern "C" __global__ void call_array(struct gpunvme_dq dq, struct gpunvme_dpages pages, const uint64_t *index, uint64_t *out)
 {
 	gpunvme::array<uint64_t> a({ &dq, &pages });
-	uint32_t lane = gpunvme_lane();
+	uint32_t lane = gpunvme_thread_id();
 
 	out[lane] = a[index[lane]] + (uint64_t)a.error();
 }
 
 extern "C" __global__ void call_range(struct gpunvme_dq dq, struct gpunvme_dpages pages, uint64_t *to, int *out)
 {
-	uint32_t lane = gpunvme_lane();
+	uint32_t lane = gpunvme_thread_id();
 	const struct gpunvme_cached_queue src = { &dq, &pages };
 
 	out[lane] = gpunvme_array_load_range(&src, 100ull * lane, 100, 8, to + 100ull * lane);
@@ -284,7 +284,7 @@ extern "C" __global__ void call_range(struct gpunvme_dq dq, struct gpunvme_dpage
 extern "C" __global__ void call_page(struct gpunvme_dq dq, struct gpunvme_dpages pages, uint64_t *out)
 {
 	struct gpunvme_page page = { 0, 0 };
-	uint32_t lane = gpunvme_lane();
+	uint32_t lane = gpunvme_thread_id();
 	const struct gpunvme_cached_queue src = { &dq, &pages };
 
 	out[lane] = (uint64_t)gpunvme_page_get(&src, lane / 7, &page);
@@ -296,7 +296,7 @@ extern "C" __global__ void call_page(struct gpunvme_dq dq, struct gpunvme_dpages
 #if !defined(WITHOUT_KINDS) /* of caches; they take a third of the time */
 extern "C" __global__ void call_prefetch(struct gpunvme_dq dq, struct gpunvme_dpages pages, int *out)
 {
-	uint32_t lane = gpunvme_lane();
+	uint32_t lane = gpunvme_thread_id();
 	const struct gpunvme_prefetch_queue src = { &dq, &pages };
 
 	out[lane] = gpunvme_prefetch(&src, lane / 7);
@@ -306,13 +306,13 @@ extern "C" __global__ void call_settle(struct gpunvme_dq dq, struct gpunvme_dpag
 {
 	const struct gpunvme_prefetch_queue src = { &dq, &pages };
 
-	out[gpunvme_lane()] = gpunvme_prefetch_finish(&src);
+	out[gpunvme_thread_id()] = gpunvme_prefetch_finish(&src);
 }
 
 extern "C" __global__ void call_ahead_page(struct gpunvme_dq dq, struct gpunvme_dpages pages, uint64_t *out)
 {
 	struct gpunvme_page page = { 0, 0 };
-	uint32_t lane = gpunvme_lane();
+	uint32_t lane = gpunvme_thread_id();
 	const struct gpunvme_prefetch_queue src = { &dq, &pages };
 
 	out[lane] = (uint64_t)gpunvme_page_get(&src, lane / 7, &page);
@@ -324,14 +324,14 @@ extern "C" __global__ void call_ahead_page(struct gpunvme_dq dq, struct gpunvme_
 extern "C" __global__ void call_ahead_array(struct gpunvme_dq dq, struct gpunvme_dpages pages, const uint64_t *index, uint64_t *out)
 {
 	gpunvme::array<uint64_t, gpunvme_prefetch_queue> a({ &dq, &pages });
-	uint32_t lane = gpunvme_lane();
+	uint32_t lane = gpunvme_thread_id();
 
 	out[lane] = a[index[lane]] + (uint64_t)a.error() + a.size();
 }
 
 extern "C" __global__ void call_ahead_range(struct gpunvme_dq dq, struct gpunvme_dpages pages, uint64_t *to, int *out)
 {
-	uint32_t lane = gpunvme_lane();
+	uint32_t lane = gpunvme_thread_id();
 	const struct gpunvme_prefetch_queue src = { &dq, &pages };
 
 	out[lane] = gpunvme_array_load_range(&src, 100ull * lane, 100, 8, to + 100ull * lane);
@@ -340,7 +340,7 @@ extern "C" __global__ void call_ahead_range(struct gpunvme_dq dq, struct gpunvme
 extern "C" __global__ void call_writable_put(struct gpunvme_dq dq, struct gpunvme_dpages pages, const uint64_t *index, uint64_t *out)
 {
 	gpunvme::array<uint64_t, gpunvme_writable_queue> a({ &dq, &pages });
-	uint32_t lane = gpunvme_lane();
+	uint32_t lane = gpunvme_thread_id();
 
 	a.store(index[lane], lane);
 	out[lane] = (uint64_t)a.error();
@@ -349,7 +349,7 @@ extern "C" __global__ void call_writable_put(struct gpunvme_dq dq, struct gpunvm
 extern "C" __global__ void call_writable_get(struct gpunvme_dq dq, struct gpunvme_dpages pages, const uint64_t *index, uint64_t *out)
 {
 	gpunvme::array<uint64_t, gpunvme_writable_queue> a({ &dq, &pages });
-	uint32_t lane = gpunvme_lane();
+	uint32_t lane = gpunvme_thread_id();
 
 	out[lane] = a[index[lane]] + (uint64_t)a.error();
 }
@@ -357,7 +357,7 @@ extern "C" __global__ void call_writable_get(struct gpunvme_dq dq, struct gpunvm
 extern "C" __global__ void call_writable_page(struct gpunvme_dq dq, struct gpunvme_dpages pages, uint64_t *out)
 {
 	struct gpunvme_page page = { 0, 0 };
-	uint32_t lane = gpunvme_lane();
+	uint32_t lane = gpunvme_thread_id();
 	const struct gpunvme_writable_queue src = { &dq, &pages };
 
 	out[lane] = (uint64_t)gpunvme_page_get(&src, lane / 7, &page);
@@ -370,14 +370,14 @@ extern "C" __global__ void call_writable_flush(struct gpunvme_dq dq, struct gpun
 {
 	const struct gpunvme_writable_queue src = { &dq, &pages };
 
-	out[gpunvme_lane()] = gpunvme_write_back(&src, gpunvme_lane(), gpunvme_lanes());
+	out[gpunvme_thread_id()] = gpunvme_write_back(&src, gpunvme_thread_id(), gpunvme_thread_count());
 }
 #endif
 
 extern "C" __global__ void call_file_array(struct gpunvme_dq dq, struct gpunvme_dpages pages, const uint64_t *index, uint64_t *out)
 {
 	gpunvme::array<uint64_t, gpunvme_cached_file> a({ &dq, &pages });
-	uint32_t lane = gpunvme_lane();
+	uint32_t lane = gpunvme_thread_id();
 
 	out[lane] = a[index[lane]] + (uint64_t)a.error() + a.size();
 }
@@ -385,7 +385,7 @@ extern "C" __global__ void call_file_array(struct gpunvme_dq dq, struct gpunvme_
 extern "C" __global__ void call_volume_array(struct gpunvme_dvol v, struct gpunvme_dpages pages, const uint64_t *index, uint64_t *out)
 {
 	gpunvme::array<uint64_t, gpunvme_cached_volume> a({ &v, &pages });
-	uint32_t lane = gpunvme_lane();
+	uint32_t lane = gpunvme_thread_id();
 
 	out[lane] = a[index[lane]] + (uint64_t)a.error() + a.size();
 }
@@ -393,7 +393,7 @@ extern "C" __global__ void call_volume_array(struct gpunvme_dvol v, struct gpunv
 extern "C" __global__ void call_volume_page(struct gpunvme_dvol v, struct gpunvme_dpages pages, uint64_t *out)
 {
 	struct gpunvme_page page = { 0, 0 };
-	uint32_t lane = gpunvme_lane();
+	uint32_t lane = gpunvme_thread_id();
 	const struct gpunvme_cached_volume src = { &v, &pages };
 
 	out[lane] = (uint64_t)gpunvme_page_get(&src, lane / 7, &page);
@@ -404,7 +404,7 @@ extern "C" __global__ void call_volume_page(struct gpunvme_dvol v, struct gpunvm
 
 extern "C" __global__ void call_volume_deallocate(struct gpunvme_dvol v, struct gpunvme_dvbuf buf, int *out)
 {
-	uint32_t lane = gpunvme_lane();
+	uint32_t lane = gpunvme_thread_id();
 
 	out[lane] = gpunvme_discard(&v, &buf, lane * 16ull, lane * 512000ull, 512000);
 }
@@ -414,6 +414,6 @@ extern "C" __global__ LANES_AT_MOST(256) void call_block(struct gpunvme_dvol v, 
 {
 	int ret = gpunvme_block_read(&v, &buf, 0, 0, nblocks * 512);
 
-	out[gpunvme_lane()] = ret ? ret : gpunvme_block_write(&v, &buf, 0, nblocks * 512, nblocks * 512, 0);
+	out[gpunvme_thread_id()] = ret ? ret : gpunvme_block_write(&v, &buf, 0, nblocks * 512, nblocks * 512, 0);
 }
 #endif

@@ -22,7 +22,7 @@ GNVD_FN void marked_doorbell(uint64_t a, uint32_t v)
 #if !defined(ONLY) || ONLY == SUBMIT
 KERNEL path_submit(struct gpunvme_dq dq, struct gpunvme_dbuf buf, int *out)
 {
-	uint32_t lane = gpunvme_lane();
+	uint32_t lane = gpunvme_thread_id();
 	struct gnvd_cmd c = { GPUNVME_IO_READ, 7, buf.iova + lane * 4096ull, 0, lane };
 	struct gnvd_wave w;
 
@@ -36,9 +36,9 @@ KERNEL path_submit(struct gpunvme_dq dq, struct gpunvme_dbuf buf, int *out)
 #if !defined(ONLY) || ONLY == WAIT
 KERNEL path_wait(struct gpunvme_dq dq, struct gpunvme_req *req, int *out)
 {
-	struct gpunvme_req mine = req[gpunvme_lane()];
+	struct gpunvme_req mine = req[gpunvme_thread_id()];
 
-	out[gpunvme_lane()] = gpunvme_wait(&dq, &mine, 0);
+	out[gpunvme_thread_id()] = gpunvme_wait(&dq, &mine, 0);
 }
 #endif
 
@@ -50,7 +50,7 @@ KERNEL path_take(struct gpunvme_dq dq, uint64_t gen, uint32_t cid, int *out)
 	int ret = 0;
 
 	if (gnvd_take(&dq, &req, &ret))
-		out[gpunvme_lane()] = ret;
+		out[gpunvme_thread_id()] = ret;
 }
 #endif
 
@@ -63,6 +63,6 @@ KERNEL path_poll(uint64_t at, uint32_t old, uint32_t *out)
 	while ((seen = gnvd_load_ring32(at)) == old)
 		gnvd_pause(turn++);
 	gnvd_acquire_ring32(at);
-	out[gpunvme_lane()] = seen + out[32];
+	out[gpunvme_thread_id()] = seen + out[32];
 }
 #endif

@@ -10,7 +10,7 @@
 	extern "C" __global__ void call_##source##_prefetch(struct type from, struct gpunvme_dpages pages, int *out)               \
 	{                                                                                                                          \
 		const struct gpunvme_prefetch_##source src = { &from, &pages };                                                    \
-		uint32_t lane = gpunvme_lane();                                                                                    \
+		uint32_t lane = gpunvme_thread_id();                                                                                    \
                                                                                                                                    \
 		out[lane] = gpunvme_prefetch(&src, lane / 7);                                                                      \
 	}                                                                                                                          \
@@ -19,14 +19,14 @@
 	{                                                                                                                          \
 		const struct gpunvme_prefetch_##source src = { &from, &pages };                                                    \
                                                                                                                                    \
-		out[gpunvme_lane()] = gpunvme_prefetch_finish(&src);                                                               \
+		out[gpunvme_thread_id()] = gpunvme_prefetch_finish(&src);                                                               \
 	}                                                                                                                          \
                                                                                                                                    \
 	extern "C" __global__ void call_##source##_ahead_array(struct type from, struct gpunvme_dpages pages,                      \
 							       const uint64_t *index, uint64_t *out)                               \
 	{                                                                                                                          \
 		gpunvme::array<uint64_t, gpunvme_prefetch_##source> a({ &from, &pages });                                          \
-		uint32_t lane = gpunvme_lane();                                                                                    \
+		uint32_t lane = gpunvme_thread_id();                                                                                    \
                                                                                                                                    \
 		out[lane] = a[index[lane]] + (uint64_t)a.error();                                                                  \
 	}                                                                                                                          \
@@ -35,7 +35,7 @@
 							       int *out)                                                           \
 	{                                                                                                                          \
 		const struct gpunvme_prefetch_##source src = { &from, &pages };                                                    \
-		uint32_t lane = gpunvme_lane();                                                                                    \
+		uint32_t lane = gpunvme_thread_id();                                                                                    \
                                                                                                                                    \
 		out[lane] = gpunvme_array_load_range(&src, 100ull * lane, 100, 8, to + 100ull * lane);                             \
 	}                                                                                                                          \
@@ -44,7 +44,7 @@
 								const uint64_t *index, uint64_t *out)                              \
 	{                                                                                                                          \
 		gpunvme::array<uint64_t, gpunvme_writable_##source> a({ &from, &pages });                                          \
-		uint32_t lane = gpunvme_lane();                                                                                    \
+		uint32_t lane = gpunvme_thread_id();                                                                                    \
                                                                                                                                    \
 		out[lane] = a[index[lane]] + (uint64_t)a.error();                                                                  \
 	}                                                                                                                          \
@@ -52,7 +52,7 @@
 	extern "C" __global__ void call_##source##_put(struct type from, struct gpunvme_dpages pages, const uint64_t *index, int *out) \
 	{                                                                                                                          \
 		const struct gpunvme_writable_##source src = { &from, &pages };                                                    \
-		uint32_t lane = gpunvme_lane();                                                                                    \
+		uint32_t lane = gpunvme_thread_id();                                                                                    \
 		uint64_t value = lane;                                                                                             \
                                                                                                                                    \
 		out[lane] = gpunvme_array_store(&src, index[lane], 8, &value);                                                     \
@@ -62,7 +62,7 @@
 							     int *out)                                                             \
 	{                                                                                                                          \
 		const struct gpunvme_writable_##source src = { &from, &pages };                                                    \
-		uint32_t lane = gpunvme_lane();                                                                                    \
+		uint32_t lane = gpunvme_thread_id();                                                                                    \
                                                                                                                                    \
 		out[lane] = gpunvme_array_store_range(&src, 100ull * lane, 100, 8, values + 100ull * lane);                        \
 	}                                                                                                                          \
@@ -71,7 +71,7 @@
 	{                                                                                                                          \
 		const struct gpunvme_writable_##source src = { &from, &pages };                                                    \
 		struct gpunvme_page page = { 0, 0 };                                                                               \
-		uint32_t lane = gpunvme_lane();                                                                                    \
+		uint32_t lane = gpunvme_thread_id();                                                                                    \
                                                                                                                                    \
 		out[lane] = gpunvme_page_get(&src, lane / 7, &page);                                                               \
 		gpunvme_page_put(&src, &page, 0, 8);                                                                               \
@@ -81,7 +81,7 @@
 	{                                                                                                                          \
 		const struct gpunvme_writable_##source src = { &from, &pages };                                                    \
                                                                                                                                    \
-		out[gpunvme_lane()] = gpunvme_write_back(&src, gpunvme_lane(), gpunvme_lanes());                                   \
+		out[gpunvme_thread_id()] = gpunvme_write_back(&src, gpunvme_thread_id(), gpunvme_thread_count());                                   \
 	}
 
 CALLS(file, gpunvme_dq)

@@ -70,8 +70,8 @@ static void kernel(void *arg)
 	uint32_t i;
 
 	for (i = 0; i < READS; i++)
-		if (gpunvme_read(&s->dq, &s->dbuf, gpunvme_lane() * 512ull,
-				 (uint64_t)(gpunvme_lane() * READS + i) << s->dq.lba_shift, 1ull << s->dq.lba_shift))
+		if (gpunvme_read(&s->dq, &s->dbuf, gpunvme_thread_id() * 512ull,
+				 (uint64_t)(gpunvme_thread_id() * READS + i) << s->dq.lba_shift, 1ull << s->dq.lba_shift))
 			__atomic_fetch_add(&s->failed, 1, __ATOMIC_RELAXED);
 }
 

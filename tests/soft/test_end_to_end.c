@@ -264,7 +264,7 @@ struct work {
 static void exchange(void *arg)
 {
 	struct work *w = arg;
-	uint32_t lane = gpunvme_lane(), step = w->step, block = 1u << w->dq[0].lba_shift;
+	uint32_t lane = gpunvme_thread_id(), step = w->step, block = 1u << w->dq[0].lba_shift;
 	const struct gpunvme_dq *dq = &w->dq[lane % QUEUES];
 	struct gpunvme_req a, b;
 	int ret = 0, other;

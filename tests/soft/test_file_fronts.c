@@ -145,7 +145,7 @@ static GPUNVME_DEVICE int by_first(struct job *j, struct gpunvme_cursor *cur, ui
 {
 	struct gpunvme_dfile file = j->file;
 
-	if (gpunvme_lane() % j->width)
+	if (gpunvme_thread_id() % j->width)
 		file.table = 8;
 	cur->file = &file;
 	return gpunvme_wave_read_one(cur, &j->dbuf, offset, pos, len);
@@ -174,7 +174,7 @@ static GPUNVME_DEVICE int by_front(struct job *j, struct gpunvme_cursor *cur, ui
 static GPUNVME_DEVICE void move(void *arg)
 {
 	struct job *j = (struct job *)arg;
-	uint32_t l = gpunvme_lane();
+	uint32_t l = gpunvme_thread_id();
 	/* A wave's lanes have one bounce area each, or one after the other from that of the first on. */
 	uint32_t own = j->front == GROUP ? l - gnvd_block_lane() : l;
 	struct gpunvme_cursor cur = { &j->dq, &j->file, (uint64_t)LANES * AREA + own * BOUNCE, 99, 0, 0 };

@@ -116,7 +116,7 @@ struct job {
 static GPUNVME_DEVICE void move(void *arg)
 {
 	struct job *j = (struct job *)arg;
-	uint32_t l = gpunvme_lane();
+	uint32_t l = gpunvme_thread_id();
 
 	j->status[l] = j->write ? gpunvme_write(&j->cur[l], &j->dbuf, j->offset[l], j->pos[l], j->len[l], 0) :
 				  gpunvme_read(&j->cur[l], &j->dbuf, j->offset[l], j->pos[l], j->len[l]);
@@ -1002,7 +1002,7 @@ static int ask_for_elements(struct paged *p, uint64_t index)
 static GPUNVME_DEVICE void paged_kernel(void *arg)
 {
 	struct paged *p = (struct paged *)arg;
-	uint64_t random = gpunvme_lane() + 7, pages = ((p->bytes - 1) >> p->pages.page_shift) + 1;
+	uint64_t random = gpunvme_thread_id() + 7, pages = ((p->bytes - 1) >> p->pages.page_shift) + 1;
 	int ret;
 
 	for (uint32_t round = 0; round < 24; round++) {

@@ -129,7 +129,7 @@ static int move_stripe(const struct stage *s, const struct gpunvme_dq *dq, int w
 static void stripe_kernel(void *arg)
 {
 	struct stage *s = arg;
-	uint32_t lane = gpunvme_lane(), round;
+	uint32_t lane = gpunvme_thread_id(), round;
 	size_t bytes = (size_t)STRIPE * s->lba_size;
 	uint64_t out = lane * bytes, in = ((uint64_t)s->lanes + lane) * bytes;
 	uint8_t *base = (uint8_t *)(uintptr_t)s->dbuf.base;
@@ -259,9 +259,9 @@ static void status_kernel(void *arg)
 	int ret, expect;
 
 	for (i = 0; i < 200; i++) {
-		lba = gpunvme_lane() * 200 + i;
+		lba = gpunvme_thread_id() * 200 + i;
 		expect = lba % 3 ? (int)(GPUNVME_SC_LBA_RANGE + lba % 5) : 0;
-		ret = gpunvme_read(&s->dq[0], &s->dbuf, gpunvme_lane() * 512ull, (uint64_t)lba << s->dq[0].lba_shift,
+		ret = gpunvme_read(&s->dq[0], &s->dbuf, gpunvme_thread_id() * 512ull, (uint64_t)lba << s->dq[0].lba_shift,
 				   1ull << s->dq[0].lba_shift);
 		if ((ret & (int)GPUNVME_ST_CODE) != expect || ret < 0)
 			__atomic_fetch_add(&s->wrong, 1, __ATOMIC_RELAXED);

@@ -113,7 +113,7 @@ struct job {
 static GPUNVME_DEVICE void read_all(void *arg)
 {
 	struct job *j = (struct job *)arg;
-	uint32_t l = gpunvme_lane(), number = l;
+	uint32_t l = gpunvme_thread_id(), number = l;
 	struct gpunvme_dfile file;
 	struct gpunvme_cursor cur = { &j->dq, &file, (uint64_t)LANES * AREA + 4096ull * l, 0, 7, 0 }; /* the hint is of another file */
 	int ret = j->by_hash ? gpunvme_files_find_hash(&j->files, j->hash[l], &number) : 0;

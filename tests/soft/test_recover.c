@@ -157,7 +157,7 @@ static struct gpunvme_queue_info info_of(uint32_t q)
 /* Each lane writes a block of its own, by lane number modulo queues. */
 static void write_one(void *arg)
 {
-	uint32_t lane = gpunvme_lane();
+	uint32_t lane = gpunvme_thread_id();
 
 	(void)arg;
 	memset((char *)(uintptr_t)t.dbuf.base + lane * BLOCK, (int)(lane + 1), BLOCK);
@@ -167,7 +167,7 @@ static void write_one(void *arg)
 
 static void read_one(void *arg)
 {
-	uint32_t lane = gpunvme_lane();
+	uint32_t lane = gpunvme_thread_id();
 
 	(void)arg;
 	t.result[lane] = gpunvme_read(&t.dq[lane % QUEUES], &t.dbuf, (LANES + lane) * BLOCK, (uint64_t)lane * BLOCK, BLOCK);
@@ -432,7 +432,7 @@ static void one_identifier_left(void **state)
 /* A program that takes a new view when its queue has ended, and does its work again. */
 static void persist(void *arg)
 {
-	uint32_t lane = gpunvme_lane(), tries;
+	uint32_t lane = gpunvme_thread_id(), tries;
 	struct gpunvme_view view = GPUNVME_VIEW_INIT;
 	struct gpunvme_dq dq = t.dq[lane % QUEUES];
 	int ret = -1;

@@ -20,7 +20,7 @@ static void block_kernel(void *arg)
 {
 	struct stage *s = arg;
 
-	s->status[gpunvme_lane()] = s->write ? gpunvme_block_write(&s->v, &s->buf, s->offset, s->lba * BLOCK, s->nblocks * BLOCK, 0)
+	s->status[gpunvme_thread_id()] = s->write ? gpunvme_block_write(&s->v, &s->buf, s->offset, s->lba * BLOCK, s->nblocks * BLOCK, 0)
 					     : gpunvme_block_read(&s->v, &s->buf, s->offset, s->lba * BLOCK, s->nblocks * BLOCK);
 }
 
@@ -97,7 +97,7 @@ static void stripes_of_many_sizes(void **state)
 static void lane_kernel(void *arg)
 {
 	struct stage *s = arg;
-	uint32_t lane = gpunvme_lane(), n = 37;
+	uint32_t lane = gpunvme_thread_id(), n = 37;
 	uint64_t out = (uint64_t)lane * n * BLOCK, in = BUFFER / 2 + out, lba = 11 + lane * 41;
 	int ret;
 
@@ -177,7 +177,7 @@ static void deserting_kernel(void *arg)
 {
 	struct stage *s = arg;
 
-	s->status[gpunvme_lane()] = gpunvme_lane() == 2 ? 0 : gpunvme_block_read(&s->v, &s->buf, 0, 0, 100 * BLOCK);
+	s->status[gpunvme_thread_id()] = gpunvme_thread_id() == 2 ? 0 : gpunvme_block_read(&s->v, &s->buf, 0, 0, 100 * BLOCK);
 }
 
 static void missing_lanes_are_noticed(void **state)
@@ -1023,7 +1023,7 @@ static int ask(struct paged *p, uint64_t random, uint64_t *index)
 static void paged_kernel(void *arg)
 {
 	struct paged *p = arg;
-	uint64_t seed = gpunvme_lane() + 1, index;
+	uint64_t seed = gpunvme_thread_id() + 1, index;
 	uint32_t round;
 	int ret;
 
@@ -1069,7 +1069,7 @@ static void pages_of_stripes(void **state)
 static void failing_page_kernel(void *arg)
 {
 	struct paged *p = arg;
-	uint64_t page = gpunvme_lane(), block = page * 4, value = 0;
+	uint64_t page = gpunvme_thread_id(), block = page * 4, value = 0;
 	int bad = block / 8 % 2 && block / 16 * 8 + block % 8 >= 40;
 	const struct gpunvme_cached_volume src = { &p->s.v, &p->pages };
 	int ret = gpunvme_array_load(&src, page * p->page_words + 3, 8, &value);
@@ -1101,7 +1101,7 @@ static void page_of_a_failing_member(void **state)
 static void dying_kernel(void *arg)
 {
 	struct paged *p = arg;
-	uint64_t page = gpunvme_lane(), value = 0;
+	uint64_t page = gpunvme_thread_id(), value = 0;
 	const struct gpunvme_cached_volume src = { &p->s.v, &p->pages };
 	int ret = gpunvme_array_load(&src, page * p->page_words, 8, &value);
 
@@ -1110,7 +1110,7 @@ static void dying_kernel(void *arg)
 	if (page / 2 % 2 == 0 && ret)
 		__atomic_fetch_add(&p->s.wrong, 1, __ATOMIC_RELAXED);
 	__atomic_fetch_add(&p->failed, ret < 0, __ATOMIC_RELAXED);
-	p->s.status[gpunvme_lane()] = ret;
+	p->s.status[gpunvme_thread_id()] = ret;
 }
 
 static enum gnv_soft_verdict lose_all(void *ctx, uint16_t sqid, const struct gpunvme_sqe *cmd, uint16_t *status, uint32_t *delay_us)

@@ -23,7 +23,7 @@ static uint64_t first_of(uint32_t lane)
 static void wave_kernel(void *arg)
 {
 	struct stage *s = arg;
-	uint32_t lane = gpunvme_lane(), idle = lane % 3 == 2;
+	uint32_t lane = gpunvme_thread_id(), idle = lane % 3 == 2;
 	uint64_t out = (uint64_t)lane * EACH * BLOCK, pos = first_of(lane) * BLOCK, len = EACH * BLOCK;
 	int ret;
 
@@ -91,7 +91,7 @@ static void waves_are_larger_than_rings(void **state)
 static void one_kernel(void *arg)
 {
 	struct stage *s = arg;
-	uint32_t lane = gpunvme_lane();
+	uint32_t lane = gpunvme_thread_id();
 	uint64_t stray = lane % s->width ? BLOCK : 0;
 
 	s->status[lane] = s->write ? gpunvme_wave_write_one(&s->v, &s->buf, s->offset + stray, s->lba * BLOCK + stray, s->nblocks * BLOCK, 0)
@@ -147,7 +147,7 @@ static enum gnv_soft_verdict fail_from_40(void *ctx, uint16_t sqid, const struct
 static void status_kernel(void *arg)
 {
 	struct stage *s = arg;
-	uint32_t lane = gpunvme_lane();
+	uint32_t lane = gpunvme_thread_id();
 
 	s->status[lane] = gpunvme_wave_read(&s->v, &s->buf, lane * 8ull * BLOCK, (72 + lane * 8ull) * BLOCK, 8 * BLOCK);
 }

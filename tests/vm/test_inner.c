@@ -86,7 +86,7 @@ struct job {
 static void lane(void *arg)
 {
 	struct job *j = arg;
-	const uint32_t me = (uint32_t)gpunvme_lane(), blocks = 4096u / ns.lba_size;
+	const uint32_t me = (uint32_t)gpunvme_thread_id(), blocks = 4096u / ns.lba_size;
 	unsigned char *bytes = (unsigned char *)gpunvme_mem_ptr(mem) + me * 4096u;
 	int ret = 0;
 

@@ -131,7 +131,7 @@ static void kernel(void *arg)
 	uint32_t piece;
 
 	for (piece = 0; piece < PIECES; piece++)
-		move(s, gpunvme_lane(), first_of(gpunvme_lane(), piece));
+		move(s, gpunvme_thread_id(), first_of(gpunvme_thread_id(), piece));
 }
 
 /* What the last round wrote, as the kernel reads it from each drive. */

@@ -120,7 +120,7 @@ static int goes_on(const struct churn *c, const struct lane *l)
 static void churn_kernel(void *arg)
 {
 	struct churn *c = arg;
-	struct lane *l = &c->lane[gpunvme_lane()];
+	struct lane *l = &c->lane[gpunvme_thread_id()];
 
 	while (!l->status && !*l->wrong && goes_on(c, l)) {
 		const uint32_t unit = (uint32_t)(draw(l) % c->units);
@@ -134,7 +134,7 @@ static void churn_kernel(void *arg)
 static void first_kernel(void *arg)
 {
 	struct churn *c = arg;
-	struct lane *l = &c->lane[gpunvme_lane()];
+	struct lane *l = &c->lane[gpunvme_thread_id()];
 
 	for (uint32_t unit = 0; unit < c->units && !l->status; unit++) {
 		if (c->a->write)
@@ -181,7 +181,7 @@ static int settle(struct lane *l)
 static void verify_kernel(void *arg)
 {
 	struct churn *c = arg;
-	struct lane *l = &c->lane[gpunvme_lane()];
+	struct lane *l = &c->lane[gpunvme_thread_id()];
 
 	l->status = settle(l);
 	for (uint32_t unit = 0; unit < c->units && !l->status && !*l->wrong; unit++)

@@ -105,12 +105,12 @@ GNVD_FN void gnvd_leave(const struct gnvd_wave *w)
 	(void)w;
 }
 
-GPUNVME_FN uint32_t gpunvme_lane(void)
+GPUNVME_FN uint32_t gpunvme_thread_id(void)
 {
 	return __builtin_amdgcn_workgroup_id_x() * __builtin_amdgcn_workgroup_size_x() + __builtin_amdgcn_workitem_id_x();
 }
 
-GPUNVME_FN uint32_t gpunvme_lanes(void)
+GPUNVME_FN uint32_t gpunvme_thread_count(void)
 {
 	return __builtin_amdgcn_grid_size_x();
 }

@@ -209,7 +209,7 @@ GPUNVME_FN int GNVD_CACHE(writable_queue, array_store_range)(const struct gpunvm
  * gpunvme_write_back() - write the changed pages of a share of the cache, and wait
  * @src:   the queue, file or volume, through a cache whose pages may be changed
  * @part:  which share, counted from 0
- * @parts: of how many; threads of a grid pass gpunvme_lane() and gpunvme_lanes(), a single thread 0 and 1
+ * @parts: of how many; threads of a grid pass gpunvme_thread_id() and gpunvme_thread_count(), a single thread 0 and 1
  *
  * After all shares have returned 0, the drive has all changes that threads gave back before the calls began. A gpunvme_flush() of
  * the queue or volume after that makes them durable: one call for the grid. The call skips a page that a thread holds, perhaps the

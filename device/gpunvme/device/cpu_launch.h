@@ -69,7 +69,7 @@ static inline int gnvd_cpu_run(struct gnvd_cpu_launch *launch, struct gnvd_cpu_l
  * gpunvme_cpu_launch() - run a kernel on CPU threads as lanes
  * @lanes:  number of lanes, one thread each
  * @width:  lanes of one wave: 1 to 32; the last wave may be narrower
- * @kernel: called once on each lane with @arg; gpunvme_lane() tells them apart
+ * @kernel: called once on each lane with @arg; gpunvme_thread_id() tells them apart
  * @arg:    the kernel's argument, shared by all lanes
  *
  * Returns when all lanes have returned. Any thread may call it, several at a time.

@@ -274,12 +274,12 @@ GNVD_FN void gnvd_leave(const struct gnvd_wave *w)
 	pthread_mutex_unlock(&wave->lock);
 }
 
-GPUNVME_FN uint32_t gpunvme_lane(void)
+GPUNVME_FN uint32_t gpunvme_thread_id(void)
 {
 	return gnvd_cpu_self ? gnvd_cpu_self->lane : 0;
 }
 
-GPUNVME_FN uint32_t gpunvme_lanes(void)
+GPUNVME_FN uint32_t gpunvme_thread_count(void)
 {
 	return gnvd_cpu_self ? gnvd_cpu_self->launch->lanes : 1;
 }

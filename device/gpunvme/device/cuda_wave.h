@@ -122,7 +122,7 @@ GNVD_FN void gnvd_leave(const struct gnvd_wave *w)
 	(void)w;
 }
 
-GPUNVME_FN uint32_t gpunvme_lane(void)
+GPUNVME_FN uint32_t gpunvme_thread_id(void)
 {
 	uint32_t block, width, thread;
 
@@ -132,7 +132,7 @@ GPUNVME_FN uint32_t gpunvme_lane(void)
 	return block * width + thread;
 }
 
-GPUNVME_FN uint32_t gpunvme_lanes(void)
+GPUNVME_FN uint32_t gpunvme_thread_count(void)
 {
 	uint32_t blocks, width;
 

@@ -253,18 +253,18 @@ GNVD_FN uint64_t gnvd_block_min(const struct gpunvme_dq *dq, uint64_t v, uint32_
 /* ---- The launch ---- */
 
 /**
- * gpunvme_lane() - number of this lane in the launch, from 0 on, counted along the x dimension
+ * gpunvme_thread_id() - number of this thread in the launch, counted from 0 along the x dimension
  *
- * Return: less than gpunvme_lanes(); 0 on a thread that no launch has made.
+ * Return: less than gpunvme_thread_count(); 0 on a thread that no launch has made.
  */
-GPUNVME_FN uint32_t gpunvme_lane(void);
+GPUNVME_FN uint32_t gpunvme_thread_id(void);
 
 /**
- * gpunvme_lanes() - how many lanes the launch has, along the x dimension
+ * gpunvme_thread_count() - number of threads in the launch, along the x dimension
  *
  * Return: at least 1.
  */
-GPUNVME_FN uint32_t gpunvme_lanes(void);
+GPUNVME_FN uint32_t gpunvme_thread_count(void);
 
 /* ---- Made of these ---- */
 

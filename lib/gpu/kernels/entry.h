@@ -71,7 +71,7 @@ GNVK_FN void gnvk_touch(uint64_t at)
 GNVK_FN uint32_t gnvk_group(void)
 {
 #if defined(GNVD_CPU)
-	return gpunvme_lane();
+	return gpunvme_thread_id();
 #else
 	return gnvd_block_number();
 #endif

@@ -23,7 +23,7 @@ GNVK_KERNEL(fill)
 	GNVK_GLOBAL uint32_t *to = GNVK_AT(uint32_t, a->at);
 	uint64_t i;
 
-	for (i = gpunvme_lane(); i < a->words; i += gpunvme_lanes())
+	for (i = gpunvme_thread_id(); i < a->words; i += gpunvme_thread_count())
 		to[i] = a->value;
 }
 
@@ -80,9 +80,10 @@ GNVK_KERNEL(peek)
 
 GNVK_KERNEL(copy)
 {
-	uint32_t lane = gpunvme_lane(), n = 0, op = a->op & (GPUNVME_RW_FUA | 3), flush = op == GPUNVME_IO_FLUSH; /* 3: no other opcode */
+	uint32_t lane = gpunvme_thread_id(), n = 0, op = a->op & (GPUNVME_RW_FUA | 3); /* 3: no other opcode */
+	uint32_t flush = op == GPUNVME_IO_FLUSH;
 	GNVK_GLOBAL struct gnv_copy_result *result = GNVK_AT(struct gnv_copy_result, a->result) + lane;
-	uint64_t at = (uint64_t)lane * a->step, end = flush ? 1 : a->nblocks, stride = (uint64_t)gpunvme_lanes() * a->step;
+	uint64_t at = (uint64_t)lane * a->step, end = flush ? 1 : a->nblocks, stride = (uint64_t)gpunvme_thread_count() * a->step;
 	struct gpunvme_dq dq;
 	int status = 0;
 
@@ -121,7 +122,7 @@ GNVK_FN int check_cmd(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *db
 
 GNVK_KERNEL(batch)
 {
-	GNVK_GLOBAL struct gpunvme_batch_cmd *cmd = GNVK_AT(struct gpunvme_batch_cmd, a->cmd) + (uint64_t)gpunvme_lane() * a->each;
+	GNVK_GLOBAL struct gpunvme_batch_cmd *cmd = GNVK_AT(struct gpunvme_batch_cmd, a->cmd) + (uint64_t)gpunvme_thread_id() * a->each;
 	const struct gpunvme_dq *dq;
 	int refused, status = 0;
 	uint32_t i;
@@ -138,14 +139,14 @@ GNVK_KERNEL(batch)
 
 GNVK_KERNEL(load)
 {
-	GNVK_GLOBAL struct gnv_load_result *result = GNVK_AT(struct gnv_load_result, a->result) + gpunvme_lane();
-	uint64_t began = gnvd_clock(), done = 0, slot = (a->seed + gpunvme_lane()) % a->slots;
-	uint64_t random = (a->seed + gpunvme_lane() + 1) * 0x9e3779b97f4a7c15ull, offset;
+	GNVK_GLOBAL struct gnv_load_result *result = GNVK_AT(struct gnv_load_result, a->result) + gpunvme_thread_id();
+	uint64_t began = gnvd_clock(), done = 0, slot = (a->seed + gpunvme_thread_id()) % a->slots;
+	uint64_t random = (a->seed + gpunvme_thread_id() + 1) * 0x9e3779b97f4a7c15ull, offset;
 	uint32_t opc = a->write ? GPUNVME_IO_WRITE : GPUNVME_IO_READ;
 	int status = 0;
 	GNVK_OWN_DQ(dq, GNVK_AT(const struct gpunvme_dq, a->dq) + gnvd_wave_number() % a->queues);
 
-	offset = gpunvme_lane() % a->places * ((uint64_t)a->nblocks << dq->lba_shift);
+	offset = gpunvme_thread_id() % a->places * ((uint64_t)a->nblocks << dq->lba_shift);
 	while (!status && gnvd_clock() - began < a->ticks) {
 		if (a->random) {
 			random ^= random << 13;
@@ -157,7 +158,7 @@ GNVK_KERNEL(load)
 		status = status ? status : gnvd_check_buffer(dq, &a->dbuf, offset, a->nblocks);
 		status = gnvd_run(dq, &a->dbuf, offset, slot * a->nblocks, a->nblocks, opc, status);
 		done += !status;
-		slot = (slot + gpunvme_lanes()) % a->slots;
+		slot = (slot + gpunvme_thread_count()) % a->slots;
 	}
 	result->commands = done;
 	result->began = began;

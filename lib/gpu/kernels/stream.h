@@ -229,7 +229,7 @@ GNVK_FN void stream_mark(const struct stream_source *s, const struct gnv_stream_
 
 GNVK_FN void stream_run(const struct stream_source *s, const struct gnv_stream_list *l, struct gpunvme_cursor *cur)
 {
-	uint32_t waves = gpunvme_lanes() / gnvd_wave_lanes(), wave = gnvd_wave_number(), stop = 0;
+	uint32_t waves = gpunvme_thread_count() / gnvd_wave_lanes(), wave = gnvd_wave_number(), stop = 0;
 	struct stream_task t;
 	enum stream_end end;
 	uint64_t i, failed;
@@ -263,7 +263,7 @@ GNVK_KERNEL(stream_file)
 	struct gpunvme_cursor cur = { &a->dq, &a->file, a->bounce, 0, 0, 0 };
 
 	if (cur.bounce != ~0ull)
-		cur.bounce += (uint64_t)gpunvme_lane() << a->dq.lba_shift;
+		cur.bounce += (uint64_t)gpunvme_thread_id() << a->dq.lba_shift;
 	stream_run(&s, &a->list, &cur);
 }
 

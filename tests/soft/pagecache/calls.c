@@ -106,7 +106,7 @@ void get_first(void *arg)
 	uint32_t round;
 
 	for (round = 0; round < s->rounds; round++)
-		note(s, !get_word(s, gpunvme_lane(), &value) && value == word_of(s, gpunvme_lane(), 0));
+		note(s, !get_word(s, gpunvme_thread_id(), &value) && value == word_of(s, gpunvme_thread_id(), 0));
 }
 
 /* The word of a page that the lane has. */
@@ -181,7 +181,7 @@ void flush_all(void *arg)
 {
 	struct stage *s = arg;
 
-	note(s, !flush(s, gpunvme_lane(), gpunvme_lanes()));
+	note(s, !flush(s, gpunvme_thread_id(), gpunvme_thread_count()));
 }
 
 /* ---- Kernels that change ---- */
@@ -189,7 +189,7 @@ void flush_all(void *arg)
 /* A word of this lane's, of a page that all use. */
 uint64_t draw_word(const struct stage *s, uint64_t *seed)
 {
-	return next_random(seed) % (s->words / s->lanes) * s->lanes + gpunvme_lane();
+	return next_random(seed) % (s->words / s->lanes) * s->lanes + gpunvme_thread_id();
 }
 
 static int change_by_page(struct stage *s, uint64_t i, uint64_t value, uint64_t was)
@@ -227,7 +227,7 @@ static int change_word(struct stage *s, uint64_t i, uint32_t way)
 void change_words(void *arg)
 {
 	struct stage *s = arg;
-	uint64_t seed = gpunvme_lane() + 1, i, value, at;
+	uint64_t seed = gpunvme_thread_id() + 1, i, value, at;
 	uint32_t round, member;
 
 	for (round = 0; round < s->rounds; round++) {

@@ -77,13 +77,13 @@ static void volumes_are_changed_in_place(void **state)
 static void change_ranges(void *arg)
 {
 	struct stage *s = arg;
-	uint64_t seed = gpunvme_lane() + 77, words = s->words / s->lanes, first, k, count, of[RANGE], to[RANGE];
+	uint64_t seed = gpunvme_thread_id() + 77, words = s->words / s->lanes, first, k, count, of[RANGE], to[RANGE];
 	uint32_t round;
 	bool right;
 
 	for (round = 0; round < s->rounds; round++) {
 		count = next_random(&seed) % RANGE + 1;
-		first = gpunvme_lane() * words + next_random(&seed) % (words - count);
+		first = gpunvme_thread_id() * words + next_random(&seed) % (words - count);
 		for (k = 0; k < count; k++)
 			of[k] = word_of(s, first + k, ++s->version[first + k]);
 		note(s, !put_range(s, first, count, of));
@@ -162,10 +162,10 @@ static void change_and_flush(void *arg)
 	uint32_t round, half = s->lanes / 2;
 	int ret;
 
-	if (gpunvme_lane() < half)
+	if (gpunvme_thread_id() < half)
 		change_words(arg);
-	for (round = 0; gpunvme_lane() >= half && round < s->rounds; round++) {
-		ret = flush(s, gpunvme_lane() - half, half);
+	for (round = 0; gpunvme_thread_id() >= half && round < s->rounds; round++) {
+		ret = flush(s, gpunvme_thread_id() - half, half);
 		note(s, ret == 0 || ret == -GPUNVME_EAGAIN);
 	}
 }

@@ -24,7 +24,7 @@ static void wait_for_ever(void *arg)
 	uint64_t value, i = 0;
 	const struct gpunvme_cached_queue src = { &hasty, &s->pages };
 
-	if (gpunvme_lane()) {
+	if (gpunvme_thread_id()) {
 		do
 			note(s, !get_word(s, 512 * (STUCK + 1 + i++ % 100), &value));
 		while (!__atomic_load_n(&s->told, __ATOMIC_ACQUIRE));
@@ -56,12 +56,12 @@ static void wait_for_a_page_ends(void **state)
 static void get_past_a_bad_page(void *arg)
 {
 	struct stage *s = arg;
-	uint64_t seed = gpunvme_lane() + 3, value, i;
+	uint64_t seed = gpunvme_thread_id() + 3, value, i;
 	uint32_t round;
 	int ret;
 
 	for (round = 0; round < s->rounds; round++) {
-		i = round % 2 ? next_random(&seed) % s->words : 512 * BAD + gpunvme_lane();
+		i = round % 2 ? next_random(&seed) % s->words : 512 * BAD + gpunvme_thread_id();
 		ret = get_word(s, i, &value);
 		note(s, i / 512 == BAD ? ret == 0x281 : !ret && value == word_of(s, i, 0));
 	}
@@ -84,10 +84,10 @@ static void get_once(void *arg)
 {
 	struct stage *s = arg;
 	uint64_t value = 0;
-	int ret = get_word(s, 512 * BAD + gpunvme_lane(), &value);
+	int ret = get_word(s, 512 * BAD + gpunvme_thread_id(), &value);
 
-	s->ret[gpunvme_lane()] = ret;
-	note(s, ret == 0x281 || (!ret && value == word_of(s, 512 * BAD + gpunvme_lane(), 0)));
+	s->ret[gpunvme_thread_id()] = ret;
+	note(s, ret == 0x281 || (!ret && value == word_of(s, 512 * BAD + gpunvme_thread_id(), 0)));
 }
 
 static void error_is_not_for_ever(void **state)
@@ -114,7 +114,7 @@ static void error_is_not_for_ever(void **state)
 static void get_until_the_end(void *arg)
 {
 	struct stage *s = arg;
-	uint64_t seed = gpunvme_lane() + 5, value, i;
+	uint64_t seed = gpunvme_thread_id() + 5, value, i;
 	int ret;
 
 	do {
@@ -123,7 +123,7 @@ static void get_until_the_end(void *arg)
 		if (!ret)
 			note(s, value == word_of(s, i, 0));
 	} while (!ret);
-	s->ret[gpunvme_lane()] = ret;
+	s->ret[gpunvme_thread_id()] = ret;
 }
 
 static void *run_until_the_end(void *arg)

@@ -20,7 +20,7 @@
 static void change_past_a_bad_page(void *arg)
 {
 	struct stage *s = arg;
-	uint64_t i = (512 * BAD / s->lanes + 1) * s->lanes + gpunvme_lane(), value = word_of(s, i, 9);
+	uint64_t i = (512 * BAD / s->lanes + 1) * s->lanes + gpunvme_thread_id(), value = word_of(s, i, 9);
 
 	note(s, !put_word(s, i, value));
 	s->version[i] = 9;
@@ -77,7 +77,7 @@ static void no_room_is_reported_with_its_reason(void **state)
 static void change_until_the_end(void *arg)
 {
 	struct stage *s = arg;
-	uint64_t seed = gpunvme_lane() + 5, value, i;
+	uint64_t seed = gpunvme_thread_id() + 5, value, i;
 	int ret;
 
 	do {
@@ -86,7 +86,7 @@ static void change_until_the_end(void *arg)
 		ret = put_word(s, i, value);
 		s->version[i] += !ret;
 	} while (!ret);
-	s->ret[gpunvme_lane()] = ret;
+	s->ret[gpunvme_thread_id()] = ret;
 }
 
 /*

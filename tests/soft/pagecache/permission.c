@@ -131,7 +131,7 @@ static void look_at_all(void *arg)
 	struct stage *s = arg;
 	uint64_t i, value = 0;
 
-	for (i = gpunvme_lane(); i < FILE_WORDS; i += s->lanes)
+	for (i = gpunvme_thread_id(); i < FILE_WORDS; i += s->lanes)
 		if (i < s->words)
 			note(s, !get_word(s, i, &value) && value == word_of(s, i, 0));
 		else

@@ -44,7 +44,7 @@ static bool range_is_right(struct stage *s, uint64_t at, uint64_t n)
 static void stream(void *arg)
 {
 	struct stage *s = arg;
-	uint64_t seed = gpunvme_lane() + 1, at = 0, next = 0, value = 0;
+	uint64_t seed = gpunvme_thread_id() + 1, at = 0, next = 0, value = 0;
 	uint32_t round;
 	int ret;
 

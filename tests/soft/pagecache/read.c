@@ -14,9 +14,9 @@
 static void get_of_two(void *arg)
 {
 	struct stage *s = arg;
-	uint64_t seed = gpunvme_lane() + 1, value, i;
+	uint64_t seed = gpunvme_thread_id() + 1, value, i;
 	uint32_t round;
-	const struct gpunvme_cached_queue src = { &s->dq, gpunvme_lane() % 3 ? &s->pages : &s->other };
+	const struct gpunvme_cached_queue src = { &s->dq, gpunvme_thread_id() % 3 ? &s->pages : &s->other };
 
 	for (round = 0; round < s->rounds; round++) {
 		i = next_random(&seed) % s->words;
@@ -51,11 +51,11 @@ static void wave_uses_two_caches(void **state)
 static void get_elements(void *arg)
 {
 	struct stage *s = arg;
-	uint64_t seed = gpunvme_lane() + 1, long_value[2], value, i;
+	uint64_t seed = gpunvme_thread_id() + 1, long_value[2], value, i;
 	uint32_t short_value, round;
 
 	for (round = 0; round < s->rounds; round++) {
-		i = round % 4 ? next_random(&seed) % s->words : (round * 1000ull + gpunvme_lane()) % s->words;
+		i = round % 4 ? next_random(&seed) % s->words : (round * 1000ull + gpunvme_thread_id()) % s->words;
 		note(s, !get(s, i, 8, &value) && value == word_of(s, i, 0));
 		note(s, !get(s, 2 * i, 4, &short_value) && short_value == (uint32_t)word_of(s, i, 0));
 		note(s, !get(s, i / 2, 16, long_value) && long_value[1] == word_of(s, i / 2 * 2 + 1, 0));
@@ -137,7 +137,7 @@ static void hot_page_is_read_once(void **state)
 static void get_ranges(void *arg)
 {
 	struct stage *s = arg;
-	uint64_t seed = gpunvme_lane() + 77, first, k, count, to[RANGE + 1];
+	uint64_t seed = gpunvme_thread_id() + 77, first, k, count, to[RANGE + 1];
 	uint32_t round;
 	bool right;
 

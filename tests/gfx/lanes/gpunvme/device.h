@@ -38,8 +38,8 @@ int gpunvme_wave_write_one(const struct gpunvme_dq *dq, const struct gpunvme_dbu
 			   uint32_t flags);
 int gpunvme_wait_any(const struct gpunvme_dq *dq, struct gpunvme_req *req, uint32_t count, uint64_t ticks, uint32_t *index);
 int gpunvme_poll_queue(const struct gpunvme_dq *dq, uint32_t count, uint64_t stop);
-uint32_t gpunvme_lane(void);
-uint32_t gpunvme_lanes(void);
+uint32_t gpunvme_thread_id(void);
+uint32_t gpunvme_thread_count(void);
 uint32_t gnvd_wave_lanes(void);
 int gpunvme_cpu_launch(uint32_t lanes, uint32_t width, void (*kernel)(void *arg), void *arg);
 
