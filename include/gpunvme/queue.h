@@ -2,13 +2,14 @@
 /*
  * Queues: submission and completion rings that threads of a kernel drive without the CPU.
  *
- * A queue belongs to the threads of one GPU, whose caches hold its state: another GPU gets queues of its own on the same device,
- * and may share buffers (gpunvme_mem_dbuf_for). Any number of threads may use a queue at once. It has one pair of rings, or
- * several: more pairs cost memory and give throughput. Over several devices it is a volume, whose blocks go round the devices in
- * stripes: block b lies in stripe s = b / stripe, on device s mod n, there in stripe s / n. Nothing about that is kept on the
- * media: the same devices in the same order with the same stripe are the same volume, and one device is simply its namespace.
+ * A queue belongs to the threads of one GPU, whose caches hold its state. Another GPU gets its own queues on the same device, and
+ * may share buffers (gpunvme_mem_dbuf_for()). Any number of threads may use a queue at once. It has one pair of rings or several:
+ * more pairs cost memory and give throughput. A queue over several devices is a volume. Its blocks are striped over the devices:
+ * block b lies in stripe s = b / stripe, on device s mod n, in stripe s / n of that device. The media has no record of the volume.
+ * The same devices in the same order with the same stripe are the same volume. On one device the volume is the namespace.
  *
- * gpunvme_queue_view() makes the descriptor that a kernel receives: which namespace, which blocks, may it write.
+ * gpunvme_queue_view() fills the descriptor that a kernel receives. It says which namespace and blocks the kernel may access, and
+ * whether it may write.
  */
 #ifndef GPUNVME_QUEUE_H
 #define GPUNVME_QUEUE_H
@@ -22,31 +23,31 @@ extern "C" {
 
 struct gpunvme_queue;
 
-#define GPUNVME_QUEUE_DEVICES 64u /* of one queue, at most */
+#define GPUNVME_QUEUE_DEVICES 64u /* most devices of a queue */
 
 enum gpunvme_queue_flags {
-	GPUNVME_QUEUE_SGL = 1u << 0,         /* SGL data blocks instead of PRPs; -EOPNOTSUPP where the controller has none */
+	GPUNVME_QUEUE_SGL = 1u << 0,         /* SGL data blocks instead of PRPs. -EOPNOTSUPP if the controller lacks them */
 	GPUNVME_QUEUE_STATS = 1u << 1,       /* keep counters (gpunvme_queue_get_info()) */
-	GPUNVME_QUEUE_NO_SELFTEST = 1u << 2, /* skip the read of one block that proves data lands where it should */
-	GPUNVME_QUEUE_FORWARD = 1u << 3,     /* a CPU thread rings the doorbells, as where the lanes cannot reach them */
-	GPUNVME_QUEUE_SERVED = 1u << 4,      /* a service takes the completions (gpunvme_service, gpunvme_poll_queue()) */
-	GPUNVME_QUEUE_CQE16 = 1u << 5,       /* 16-byte loads of completions arrive whole here: gpunvme_gpu_litmus() has shown it */
-	GPUNVME_QUEUE_NO_READBACK = 1u << 6, /* no SQE needs to be read back before its doorbell: gpunvme_gpu_litmus() has shown it */
-	GPUNVME_QUEUE_VRAM = 1u << 7,        /* rings in memory of the GPU, and no way but that; its buffers must lie there, too */
+	GPUNVME_QUEUE_NO_SELFTEST = 1u << 2, /* skip the self-test, which reads one block */
+	GPUNVME_QUEUE_FORWARD = 1u << 3,     /* a CPU thread rings the doorbells, as it does for threads that cannot access them */
+	GPUNVME_QUEUE_SERVED = 1u << 4,      /* a completion thread takes them (gpunvme_service_start(), gpunvme_poll_queue()) */
+	GPUNVME_QUEUE_CQE16 = 1u << 5,       /* 16-byte loads of completions arrive whole here, as gpunvme_gpu_litmus() found */
+	GPUNVME_QUEUE_NO_READBACK = 1u << 6, /* no SQE needs to be read back before its doorbell, as gpunvme_gpu_litmus() found */
+	GPUNVME_QUEUE_VRAM = 1u << 7,        /* rings in memory of the GPU, or an error. Its buffers must lie there, too */
 	GPUNVME_QUEUE_LATENCY = 1u << 8,     /* keep a histogram of latencies (gpunvme_queue_get_latency()) */
-	GPUNVME_QUEUE_INVALIDATE = 1u << 9,  /* memory of the GPU that fails the self-test is tried again after
-					     GPUNVME_COHERENCE_INVALIDATE, which has its dangers (unstable.h) */
-	GPUNVME_QUEUE_CMB = 1u << 10,        /* the SQ in the drive's own memory (gpunvme_dev_info.cmb), unless reads are found to take
-					     clearly longer so; with GPUNVME_QUEUE_NO_SELFTEST whatever they take */
+	GPUNVME_QUEUE_INVALIDATE = 1u << 9,  /* if memory of the GPU fails the self-test, try it again after
+					     GPUNVME_COHERENCE_INVALIDATE, which is dangerous (unstable.h) */
+	GPUNVME_QUEUE_CMB = 1u << 10,        /* the SQ in the drive's own memory (gpunvme_dev_info.cmb), unless that makes reads
+					     clearly slower. With GPUNVME_QUEUE_NO_SELFTEST always */
 };
 
 struct gpunvme_queue_opts {
 	size_t size;             /* sizeof(struct gpunvme_queue_opts) */
-	uint32_t flags;          /* enum gpunvme_queue_flags; an unknown bit is an error */
-	uint32_t depth;          /* SQ entries, a power of two from 2 to max_depth; 0: the largest power of two <= min(1024, max_depth) */
-	uint32_t cmd_timeout_ms; /* a command silent for so long poisons the pair it is in; 0: 30,000 */
-	uint32_t queues;         /* pairs on each device; 0: one; for gpunvme_queue_create_striped() 8, or as many as all have free */
-	uint32_t stripe;         /* blocks, a power of two; 0: 128 KiB. Without meaning on one device */
+	uint32_t flags;          /* enum gpunvme_queue_flags. An unknown bit is an error */
+	uint32_t depth;          /* SQ entries, a power of two from 2 to max_depth. 0: the largest one that is <= min(1024, max_depth) */
+	uint32_t cmd_timeout_ms; /* a command without completion for so long poisons its pair. 0: 30,000 */
+	uint32_t queues;         /* pairs on each device. 0: one. For gpunvme_queue_create_striped() 8, or what all devices have */
+	uint32_t stripe;         /* blocks, a power of two. 0: 128 KiB. Ignored on one device */
 	uint32_t reserved;       /* 0 */
 };
 #define GPUNVME_QUEUE_OPTS_INIT { sizeof(struct gpunvme_queue_opts), 0, 0, 0, 0, 0, 0 }
@@ -54,56 +55,68 @@ struct gpunvme_queue_opts {
 /**
  * gpunvme_queue_create() - create a queue on one device
  * @dev:   the device
- * @gpu:   whose threads will use it
- * @opts:  NULL for the defaults
- * @queue: set on success; the caller owns it; @dev and @gpu must outlive it
+ * @gpu:   the processor whose threads will use it
+ * @opts:  NULL for the defaults. Not kept
+ * @queue: set on success. The caller owns it. @dev and @gpu must outlive it
  *
- * Places the rings, creates the CQ and then the SQ (Base Specification 5.4, 5.5) and proves the path with a self-test: one block
- * is read into trusted host memory and into the candidate placement and compared. It never writes media. Any thread may call it.
- * The first queue of an AMD GPU on a drive starts a helper process for each way to the doorbells (gpunvme-probe), which ends before
- * the call returns. A program that waits for all of its children sees it, too.
- * Return: 0; -EINVAL depth or option; -ENOSPC the controller has not granted so many queue pairs, or others use them; -ENOMEM; -EIO
- * the self-test failed; -EXDEV buffers of @gpu are mapped to @dev where the rings cannot lie (mem.h); -EBUSY the doorbells could
- * not be tested while others rang; -EOPNOTSUPP an option that is not possible here; or a positive NVMe status.
+ * Places the rings and creates the CQ and then the SQ of each pair (Base Specification 5.4, 5.5). A self-test reads one block into
+ * trusted host memory and into the candidate placement, and compares them. It never writes media. Any thread may call it. The
+ * first queue of an AMD GPU on a drive starts a helper process for each path to the doorbells (gpunvme-probe). The process ends
+ * before the call returns. A program that waits for all of its children sees it, too.
+ * Return:
+ * - 0: the queue is ready.
+ * - -EINVAL: depth or another option.
+ * - -ENOSPC: the controller has not granted so many queue pairs, or other queues use them.
+ * - -EIO: the self-test failed.
+ * - -EXDEV: buffers of @gpu are mapped to @dev in memory where the rings cannot lie (mem.h).
+ * - -EBUSY: the doorbells could not be tested, because other threads rang them.
+ * - -EOPNOTSUPP: an option that is not possible here.
+ * - -ENOMEM; -ECHILD; -ENODEV, -ESHUTDOWN, -ETIMEDOUT, -EPROTO as status.h says; or a positive NVMe status.
  */
 GPUNVME_API int gpunvme_queue_create(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, const struct gpunvme_queue_opts *opts,
 				     struct gpunvme_queue **queue);
 
 /**
  * gpunvme_queue_create_striped() - create a queue over several devices: a volume
- * @devs:  the devices, in the order of the stripes; all different; each serves its default namespace
- * @count: how many, 1 to GPUNVME_QUEUE_DEVICES
- * @gpu:   whose threads will use it
- * @opts:  NULL for the defaults
- * @queue: set on success; the caller owns it; @devs and @gpu must outlive it
+ * @devs:  the devices, in the order of the stripes, all different. Their default namespaces form the volume
+ * @count: number of devices, 1 to GPUNVME_QUEUE_DEVICES
+ * @gpu:   the processor whose threads will use it
+ * @opts:  NULL for the defaults. Not kept
+ * @queue: set on success. The caller owns it. The devices and @gpu must outlive it
  *
- * All namespaces must have blocks of one size. The volume is as large as whole stripes fit on the smallest, times @count. Any
- * thread may call it. All or nothing.
- * Return: 0; -EINVAL no or too many devices, one twice, different block sizes, a stripe that is no power of two; -ERANGE a
- * namespace is smaller than one stripe, or the volume had more bytes than 64 bits count; -ENOSPC a device has not so many
- * pairs; otherwise as gpunvme_queue_create().
+ * All namespaces must have blocks of one size. The volume has @count times the whole stripes of the smallest namespace. All or
+ * nothing. Any thread may call it.
+ * Return:
+ * - 0: the queue is ready.
+ * - -EINVAL: no or too many devices, one twice, different block sizes, or a stripe that is no power of two.
+ * - -ERANGE: a namespace is smaller than one stripe, or the volume would have 2^64 bytes or more.
+ * - -ENOSPC: a device has not so many free pairs.
+ * - Otherwise as gpunvme_queue_create() and gpunvme_ns_get_info().
  */
 GPUNVME_API int gpunvme_queue_create_striped(struct gpunvme_dev *const *devs, uint32_t count, struct gpunvme_gpu *gpu,
 					     const struct gpunvme_queue_opts *opts, struct gpunvme_queue **queue);
 
 /**
- * gpunvme_queue_destroy() - delete the SQs, then the CQs, then release the rings
- * @queue: or NULL
+ * gpunvme_queue_destroy() - delete a queue and release its rings
+ * @queue: NULL does nothing
  *
- * No kernel may use a view of it any more, nor a description by gpunvme_mem_map_queue(). Commands in flight are aborted by the
- * controller. Buffers stay mapped.
- * Return: 0 the queue is gone, and the buffers of its commands, also of those that timed out, are the caller's again; -EBUSY a
- * controller refused to delete a pair or did not complete that: its commands may still move data. The queue then lives on for
- * gpunvme_queue_get_info(), and for this call, which succeeds after a reset of the controller; gpunvme_dev_close() takes it along,
- * over several devices that of the last.
+ * Deletes the SQs, then the CQs (Base Specification 5.6, 5.7). No kernel may use a view of @queue any more, nor a descriptor by
+ * gpunvme_mem_map_queue(). The controller aborts commands in flight. Buffers stay mapped. No other thread may use @queue any more.
+ * Return:
+ * - 0: the queue is gone. The buffers of its commands, also of those that timed out, are the caller's again.
+ * - -EBUSY: a controller refused to delete a pair or did not complete that. Its commands may still move data. Then only
+ *   gpunvme_queue_get_info() and this call may use the queue. This call succeeds after a reset of the controller.
+ *   gpunvme_dev_close() frees the queue, for a volume that of its last device.
+ * - -ECHILD.
  */
 GPUNVME_API int gpunvme_queue_destroy(struct gpunvme_queue *queue);
 
 enum gpunvme_view_flags {
 	GPUNVME_VIEW_WRITE = 1u << 0, /* without it every write from a kernel returns -GPUNVME_EROFS */
 	/*
-	 * Kernels that write from memory which their GPU caches, as that of hipMalloc() is, begin after a fence of system scope:
-	 * gpunvme_gpu_fence(), or hipStreamSynchronize(), after the kernels that stored there. For GPUs whose waves cannot do it.
+	 * For kernels that write from memory which their GPU caches, as memory of hipMalloc(), on GPUs whose waves cannot write it
+	 * back: the program calls gpunvme_gpu_fence() or hipStreamSynchronize() between the kernels that store data there and
+	 * these kernels.
 	 */
 	GPUNVME_VIEW_FENCED = 1u << 1,
 };
@@ -111,29 +124,37 @@ enum gpunvme_view_flags {
 struct gpunvme_view {
 	size_t size;      /* sizeof(struct gpunvme_view) */
 	uint32_t flags;   /* enum gpunvme_view_flags */
-	uint32_t nsid;    /* 0: the device's default namespace; for a struct gpunvme_dvol always 0 */
-	uint64_t lba;     /* first block of the window; kernels count bytes from its start */
+	uint32_t nsid;    /* 0: the device's default namespace. For a struct gpunvme_dvol always 0 */
+	uint64_t lba;     /* first block of the window. Kernels count bytes from its start */
 	uint64_t nblocks; /* 0: up to the end of the namespace or the volume */
 };
 #define GPUNVME_VIEW_INIT { sizeof(struct gpunvme_view), 0, 0, 0, 0 }
 
-/* As gpunvme_queue_view(), for a caller whose dq.h has the given version; @out is of @kind (enum gpunvme_kind) and @size bytes. */
+/* As gpunvme_queue_view(), for a caller whose dq.h has the given version. @out is of @kind (enum gpunvme_kind) and @size bytes. */
 GPUNVME_API int gpunvme_queue_view_v(struct gpunvme_queue *queue, const struct gpunvme_view *view, void *out, uint32_t kind,
 				     uint32_t version, uint32_t size);
 
 /**
- * gpunvme_queue_view() - a descriptor for kernels
+ * gpunvme_queue_view() - get a descriptor of a queue for kernels
  * @queue: the queue
  * @view:  NULL: the whole default namespace or volume, read-only
- * @out:   filled; plain data, valid until gpunvme_queue_destroy(); any number of views of one queue may be in use at once.
- *         struct gpunvme_dq *: of a queue of one pair. struct gpunvme_dvol *: of any queue; calls of kernels choose device and pair
+ * @out:   filled. Plain data, valid until gpunvme_queue_destroy(). Any number of views of one queue may be in use at once. A
+ *         struct gpunvme_dq * takes the view of a queue of one pair. A struct gpunvme_dvol * takes that of any queue, and calls of
+ *         kernels choose device and pair
  *
- * In C a macro, which looks at the type of @out. Any thread may call it.
- * Return: 0; -EINVAL, also for a struct gpunvme_dq of a queue of several pairs, or with nsid for a struct gpunvme_dvol; -ENOENT no
- * such namespace; -ERANGE the window leaves the namespace or the volume; -EROFS writing was asked of a read-only namespace or
- * device, of one of several; -EOPNOTSUPP writing without GPUNVME_VIEW_FENCED while cached memory of the queue's GPU is described
- * (gpunvme_mem_dbuf()); -EPROTONOSUPPORT the caller was compiled with another version of dq.h; -ESHUTDOWN a pair is poisoned;
- * -ENOMEM; otherwise as gpunvme_ns_get_info().
+ * In C this is a macro that selects by the type of @out. Views from before a recovery are invalid (gpunvme_queue_recover()). Any
+ * thread may call it.
+ * Return:
+ * - 0: @out is filled.
+ * - -EINVAL: an unknown flag, a struct gpunvme_dq of a queue of several pairs, or nsid with a struct gpunvme_dvol.
+ * - -ENOENT: no such namespace.
+ * - -ERANGE: the window is not within the namespace or the volume.
+ * - -EROFS: GPUNVME_VIEW_WRITE for a namespace or device that is read-only. For a volume one of them is enough.
+ * - -EOPNOTSUPP: writing without GPUNVME_VIEW_FENCED while a descriptor of cached memory of the queue's GPU exists
+ *   (gpunvme_mem_dbuf()). Or a block is larger than a transfer of the controller.
+ * - -EPROTONOSUPPORT: the caller was compiled with another version of dq.h.
+ * - -ESHUTDOWN: a pair is poisoned, or the queue is being destroyed.
+ * - -ENOMEM; otherwise as gpunvme_ns_get_info().
  */
 #ifdef __cplusplus
 } /* overloads are C++ */
@@ -156,12 +177,13 @@ extern "C" {
 #endif
 
 /**
- * gpunvme_queue_stop() - ask the threads to stop, or let them run again
+ * gpunvme_queue_stop() - ask the threads of a queue to stop, or let them run again
  * @queue: the queue
- * @stop:  non-zero: threads that wait or want to submit get -GPUNVME_ECANCELED soon; commands in flight go on. 0: calls of threads
- *         that begin when this has returned do not get it any more, for which it waits a millisecond
+ * @stop:  non-zero: threads that wait or submit get -GPUNVME_ECANCELED soon. Commands in flight go on. 0: calls of threads that
+ *         begin after this call run normally again. For that it waits 1 ms
  *
- * Any thread may call it, also while kernels run. Return: 0; -EINVAL.
+ * Any thread may call it, also while kernels run.
+ * Return: 0; -EINVAL.
  */
 GPUNVME_API int gpunvme_queue_stop(struct gpunvme_queue *queue, int stop);
 
@@ -169,32 +191,36 @@ GPUNVME_API int gpunvme_queue_stop(struct gpunvme_queue *queue, int stop);
  * gpunvme_queue_recover() - make a queue usable again after a time-out or a protocol error
  * @queue: the queue
  *
- * Recovers the pair of a queue that has one, also where it has not ended. Of several pairs it recovers those that have ended, which
- * may be none. The others go on, unless a controller is reset. A pair that cannot be recovered does not keep the rest from it.
+ * A queue with one pair: recovers that pair, also if it has not ended. A queue with several pairs: recovers those that have ended,
+ * if any. The others go on, unless a controller is reset. If one pair cannot be recovered, the rest still are.
  *
- * Aborts the commands of the pair, deletes it and creates it again, with fresh rings and state. If the controller does not complete
- * that, or refuses, it is reset, which ends every queue of the device. They are all created again. Threads that wait get the status
- * with which the controller ended their command, or -GPUNVME_ESHUTDOWN, and only then: the buffers are theirs again.
+ * Aborts the commands of the pair, deletes it and creates it again, with fresh rings and state (Base Specification 5.1, 5.4 to
+ * 5.7). If the controller refuses or does not complete that, it is reset. Then all queues of the device end, and all are created
+ * again. Threads that wait get the status with which the controller ended their command, or -GPUNVME_ESHUTDOWN. They get it only
+ * after the controller has released their buffers.
  *
- * Views made before are of the old pairs and stay so: take new ones with gpunvme_queue_view(). Descriptions of buffers stay valid.
- * What threads might still touch of an old pair is kept, with its queue identifier, until gpunvme_queue_retire(). Any thread may
- * call it, also while kernels run. With gpunvme_dev_opts.watchdog_ms a thread of the library does. A gpunvme_queue_stop() has to be
- * said again.
- * Return: 0; -EINVAL; -ENOSPC no other queue identifier is free, and threads of a GPU may still ring the old doorbell: end their
- * kernels, say so by gpunvme_queue_retire(), and call again; -ENODEV, -ETIMEDOUT, -EIO the controller could not be reset: it is
- * dead, and threads get -GPUNVME_ENODEV; -ENOMEM; or a positive NVMe status. Of several pairs, that of the first that did not come
- * back.
+ * Views from before the call are of the old pairs: take new ones with gpunvme_queue_view(). Descriptors of buffers stay valid. The
+ * library keeps the memory of an old pair that threads might still access, and its queue identifier, until gpunvme_queue_retire().
+ * Call gpunvme_queue_stop() again if the queue was stopped. Any thread may call it, also while kernels run. With
+ * gpunvme_dev_opts.watchdog_ms a thread of the library does the same.
+ * Return: (of several pairs, for the first that could not be recovered)
+ * - 0: the queue is usable.
+ * - -ENOSPC: no other queue identifier is free, and threads of a GPU may still ring the old doorbell. End their kernels, call
+ *   gpunvme_queue_retire(), then call again.
+ * - -ENODEV, -ETIMEDOUT, -EIO: the controller could not be reset. It is dead, and threads get -GPUNVME_ENODEV.
+ * - -ESHUTDOWN: gpunvme_queue_destroy() was called before, and returned -EBUSY.
+ * - -EINVAL; -ENOMEM; or a positive NVMe status.
  */
 GPUNVME_API int gpunvme_queue_recover(struct gpunvme_queue *queue);
 
 /**
- * gpunvme_queue_retire() - no kernel uses a view from before the last recovery any more
- * @queue: the queue
+ * gpunvme_queue_retire() - release what a queue keeps for views from before its last recovery
+ * @queue: the queue. No kernel may use any view of it
  *
- * Releases what was kept of the old pairs. A watchdog, another thread's gpunvme_dev_reset(), or the recovery of another queue may
- * come at any time. Then the last recovery may be of a moment ago, and any view is from before it. So call this when no kernel uses
- * any view of this queue, and take the next view afterwards. A view that was taken before the call may be of what the call frees.
- * gpunvme_queue_destroy() implies it. Any thread may call it. Return: 0; -EINVAL.
+ * A watchdog, gpunvme_dev_reset() by another thread, or the recovery of another queue may recover this queue at any time. So every
+ * view may be an old one. Take the next view after the call: a view that was taken before may use what the call frees.
+ * gpunvme_queue_destroy() includes it. Any thread may call it.
+ * Return: 0; -EINVAL.
  */
 GPUNVME_API int gpunvme_queue_retire(struct gpunvme_queue *queue);
 
@@ -202,94 +228,102 @@ struct gpunvme_queue_info {
 	size_t size; /* set by the caller to sizeof(struct gpunvme_queue_info) */
 	uint32_t devices;
 	uint32_t queues;     /* pairs on each device */
-	uint32_t stripe;     /* blocks of a volume; 0 on one device, as the next two: gpunvme_ns_get_info() has them */
+	uint32_t stripe;     /* blocks of a volume. On one device 0, as the next two: see gpunvme_ns_get_info() */
 	uint32_t lba_size;   /* bytes */
 	uint64_t nblocks;
-	uint32_t qid;        /* of the first pair, as depth, cq_depth and rung */
+	uint32_t qid;        /* of the first pair, as are depth, cq_depth and rung */
 	uint32_t depth;
 	uint32_t cq_depth;
 	uint32_t poison;     /* 0, or the errno that ended the first pair of those that have ended (positive) */
 	uint32_t ended;      /* pairs that have ended */
-	uint32_t cids;       /* from here on sums over all pairs: commands that can be in flight or unclaimed */
-	uint32_t in_flight;  /* commands the controllers have and have not completed */
-	uint32_t recoveries; /* times a pair was created anew; views from before the last are over */
-	uint64_t submitted;  /* since creation or the last recovery */
-	uint64_t doorbells;  /* this and what follows up to errors: only with GPUNVME_QUEUE_STATS, else 0 */
+	uint32_t cids;       /* this and all below are sums over the pairs: commands that can be in flight or unclaimed */
+	uint32_t in_flight;  /* commands that the controllers have not completed */
+	uint32_t recoveries; /* times a pair was created again. Views from before the last one are invalid */
+	uint64_t submitted;  /* commands since creation or the last recovery */
+	uint64_t doorbells;  /* doorbells to errors: only with GPUNVME_QUEUE_STATS, else 0 */
 	uint64_t drains;
 	uint64_t completions;
 	uint64_t errors; /* completions with a status other than success */
-	/* "soft", "vfio-user", "vfio-host", "direct-db", "vram", "soft+vram", "cmb", "vram+cmb"; with "+fwd" where a CPU thread rings */
+	/* "soft", "vfio-user", "vfio-host", "direct-db", "vram", "soft+vram", "cmb", "vram+cmb". With "+fwd" a CPU thread rings */
 	char rung[16];
 };
 
 /**
- * gpunvme_queue_get_info() - how the queue is doing
+ * gpunvme_queue_get_info() - get state and counters of a queue
  * @queue: the queue
- * @info:  filled; info->size must be set
+ * @info:  filled. Set info->size before
  *
  * A snapshot, also while kernels run. Any thread may call it.
- * Return: 0; -EINVAL when info->size is too small.
+ * Return: 0; -EINVAL: info->size is too small.
  */
 GPUNVME_API int gpunvme_queue_get_info(struct gpunvme_queue *queue, struct gpunvme_queue_info *info);
 
 /*
- * How long commands took, by the clock of the threads: from the write of a command to the drain that found its completion. Counts
- * only grow: the difference of two snapshots is what lies between them, the sum over queues of one GPU is theirs together.
+ * A histogram of latencies, by the clock of the threads: from the write of a command to the drain that found its completion.
+ * Counts only grow. Subtract two snapshots for the time between them, and add those of queues of one GPU for their sum.
  */
 struct gpunvme_queue_latency {
 	size_t size; /* set by the caller to sizeof(struct gpunvme_queue_latency) */
 	uint32_t ticks_per_ms;
 	uint32_t reserved;
-	uint64_t bucket[GPUNVME_LATENCY_BUCKETS]; /* commands by ticks; dq.h says where each bucket begins */
+	uint64_t bucket[GPUNVME_LATENCY_BUCKETS]; /* commands by ticks. dq.h says where each bucket begins */
 };
 
 /**
- * gpunvme_queue_get_latency() - how long commands took
+ * gpunvme_queue_get_latency() - get the histogram of latencies of a queue
  * @queue:   a queue made with GPUNVME_QUEUE_LATENCY
- * @latency: filled, with the sum over all pairs; latency->size must be set
+ * @latency: filled with the sum over all pairs. Set latency->size before
  *
- * Commands since creation or the last recovery, without the self-test's. Those of kernels that were compiled with
- * GPUNVME_COUNTERS 0 are missing. A snapshot, also while kernels run: each count is whole, a command that completes meanwhile is
- * in it or not. Any thread may call it.
- * Return: 0; -EINVAL; -EOPNOTSUPP the queue was made without GPUNVME_QUEUE_LATENCY; -EIO the threads' memory cannot be read.
+ * Counts commands since creation or the last recovery, without the self-test. Kernels compiled with GPUNVME_COUNTERS 0 count none.
+ * A snapshot, also while kernels run: it may or may not have a command that completes meanwhile, but each count is whole. Any
+ * thread may call it.
+ * Return: 0; -EINVAL; -EOPNOTSUPP: the queue was made without GPUNVME_QUEUE_LATENCY; -EIO: the memory of the threads cannot be
+ * read.
  */
 GPUNVME_API int gpunvme_queue_get_latency(struct gpunvme_queue *queue, struct gpunvme_queue_latency *latency);
 
 /**
- * gpunvme_latency_ns() - the time within which a share of the commands ended
+ * gpunvme_latency_ns() - get the time within which a share of the commands completed
  * @latency:     counts, of one queue or added up
- * @per_million: the share: 500,000 is the median, 999,000 leaves one command in a thousand; 1,000,000 and more: all; 0: one
+ * @per_million: the share: 500,000 is the median, 999,000 leaves one command in a thousand. 1,000,000 and more: all. 0: the
+ *               fastest
  *
  * Any thread may call it.
- * Return: nanoseconds, the end of the bucket in which the share is reached: never too little, and at most an eighth and one tick
- * too much; 0 when no command was counted.
+ * Return: nanoseconds, the end of the bucket that reaches the share. It is never too little, and at most an eighth and one tick
+ * too much. 0 if no command was counted, or @latency is NULL.
  */
 GPUNVME_API uint64_t gpunvme_latency_ns(const struct gpunvme_queue_latency *latency, uint32_t per_million);
 
 /*
- * A completion thread for queues whose threads submit and end: it takes completions, so that nothing has to wait for them. For CPU
- * threads it is a thread of the library. On a GPU it is one wave that calls gpunvme_poll_queue(), in a kernel of the program's own.
+ * A completion thread for queues whose threads submit and end: it takes completions, so that no other thread has to wait for them.
+ * For CPU threads it is a thread of the library. On a GPU it is one wave that calls gpunvme_poll_queue(), in a kernel of the
+ * program.
  */
 struct gpunvme_service;
 
 /**
- * gpunvme_service_start() - take the completions of some queues
- * @gpu:     the lanes that the queues were created for
- * @dq:      a view of each queue; copied
- * @count:   how many, 1 to 1024
- * @service: set on success; the caller owns it and stops it before it destroys a queue
+ * gpunvme_service_start() - start a thread that takes the completions of queues
+ * @gpu:     the processor that the queues were created for: `cpu`
+ * @dq:      a view of each queue. Copied
+ * @count:   number of views, 1 to 1024
+ * @service: set on success. The caller owns it and stops it before it destroys or retires one of the queues
  *
- * Queues made with GPUNVME_QUEUE_SERVED have lanes that leave completions to it. Others may be served too. The thread rests longer
- * the less there is to do. It ends by itself when every queue has ended. Any thread may call it.
- * Return: 0; -EINVAL no queue, too many, a view of another kind; -EPROTONOSUPPORT a view is of another version, or none;
- * -EOPNOTSUPP lanes of a GPU: see above; -ENOMEM, -EAGAIN.
+ * Threads leave completions to it for queues made with GPUNVME_QUEUE_SERVED. Other queues are possible, too. The less there is to
+ * do, the longer it sleeps between polls. It ends by itself when every queue has ended. After a recovery start another one with
+ * new views. Any thread may call it.
+ * Return:
+ * - 0: the thread runs.
+ * - -EINVAL: no view, too many, or a view of another kind.
+ * - -EPROTONOSUPPORT: a view is of another version, or none.
+ * - -EOPNOTSUPP: @gpu is a GPU: call gpunvme_poll_queue() in a kernel.
+ * - -ECHILD; -ENOMEM; -EAGAIN: no more threads.
  */
 GPUNVME_API int gpunvme_service_start(struct gpunvme_gpu *gpu, const struct gpunvme_dq *dq, uint32_t count,
 				      struct gpunvme_service **service);
 
 /**
- * gpunvme_service_stop() - end it and wait until it has
- * @service: or NULL
+ * gpunvme_service_stop() - stop a completion thread and wait for its end
+ * @service: NULL does nothing
  * Return: 0; -ECHILD.
  */
 GPUNVME_API int gpunvme_service_stop(struct gpunvme_service *service);
