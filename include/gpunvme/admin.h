@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The machine: its NVMe controllers, and how far they are from a GPU. Take a controller from the kernel's driver for
+ * The machine: its NVMe controllers, and their distance to a GPU. Take a controller from the kernel's driver for
  * gpunvme_dev_open(), and return it. Find out why a controller or a GPU can or cannot be used.
  *
- *   gpunvme_pci_list, _get_path, _bind, _unbind         controllers on the PCI bus
- *   gpunvme_doctor, _doctor_gpu, _doctor_drive          conditions of opening, the state of an open drive
+ *   gpunvme_pci_list, _get_path, _bind, _unbind      controllers on the PCI bus
+ *   gpunvme_doctor, _doctor_gpu, _doctor_drive       conditions of opening, the state of an open drive
  */
 #ifndef GPUNVME_ADMIN_H
 #define GPUNVME_ADMIN_H
@@ -21,37 +21,38 @@ struct gpunvme_dev;
 
 struct gpunvme_pci_info {
 	char address[16];     /* DDDD:BB:DD.F */
-	char driver[32];      /* "nvme", "vfio-pci", "" none */
-	char model[41];       /* as the nvme driver says; "" with another one */
+	char driver[32];      /* "nvme", "vfio-pci". "": none */
+	char model[41];       /* as the nvme driver reports. "" with another driver */
 	char serial[21];
-	char link_speed[26];  /* "8.0 GT/s PCIe"; "" unknown */
-	uint32_t link_width;  /* lanes; 0 unknown */
-	int32_t group;        /* IOMMU group; -1: no IOMMU */
-	int32_t numa;         /* -1 unknown */
+	char link_speed[26];  /* "8.0 GT/s PCIe". "": not known */
+	uint32_t link_width;  /* PCIe lanes. 0: not known */
+	int32_t group;        /* IOMMU group. -1: no IOMMU */
+	int32_t numa;         /* -1: not known */
 	uint16_t vendor;
 	uint16_t device;
-	uint32_t namespaces;  /* that the nvme driver made block devices of */
-	uint32_t unseen;      /* processes that could not be looked at, and may have one open; as root 0 */
-	uint64_t bytes;       /* of all of them */
-	char group_other[16]; /* another device of the group that keeps VFIO away; "" none */
-	char in_use[128];     /* users of a namespace: mounts, holders, processes that have it open; "" none was seen */
-	uint32_t payload;      /* bytes of one packet on the link (Max_Payload_Size); 0, as all that follows: only root may know; none */
-	uint32_t payload_most; /* that the drive and the port above it can do */
-	uint32_t read_request; /* bytes that one read of the drive asks for at most (Max_Read_Request_Size) */
-	int32_t aspm;          /* power states the link goes to by itself: 1 L0s, 2 L1, 3 both, 0 none; -1 unknown */
-	char link_speed_most[28]; /* that the drive can do, as link_speed */
-	uint32_t link_width_most; /* and how many lanes */
+	uint32_t namespaces;  /* block devices that the nvme driver made */
+	uint32_t unseen;      /* processes that could not be checked, and may have one open. As root 0 */
+	uint64_t bytes;       /* of all its namespaces */
+	char group_other[16]; /* another device of the group that prevents VFIO. "": none */
+	char in_use[128];     /* users of a namespace: mounts, holders, processes that have it open. "": none was seen */
+	uint32_t payload;      /* bytes of one packet on the link (Max_Payload_Size). Without root 0, as are the next two */
+	uint32_t payload_most; /* the most that the drive and the port above it support */
+	uint32_t read_request; /* most bytes of one read request of the drive (Max_Read_Request_Size) */
+	int32_t aspm;          /* power states that the link enters by itself: 1 L0s, 2 L1, 3 both, 0 none. -1: not known, or not root */
+	char link_speed_most[28]; /* the most that the drive supports, as link_speed */
+	uint32_t link_width_most; /* the most PCIe lanes that the drive supports */
 };
 
 /* As gpunvme_pci_list(), for a caller whose elements have `stride` bytes each. Use the wrapper below. */
 GPUNVME_API int gpunvme_pci_list_v(struct gpunvme_pci_info *list, uint32_t *count, size_t stride);
 
 /**
- * gpunvme_pci_list() - the NVMe controllers of this machine, in the order of addresses
+ * gpunvme_pci_list() - list the NVMe controllers of this machine by address
  * @list:  room for *count elements
- * @count: in: room; out: how many there are, which may be more than there was room for
+ * @count: in: room. Out: number of controllers, which may exceed the room
  *
- * Any thread may call it. Return: 0; -EINVAL.
+ * Any thread may call it.
+ * Return: 0; -EINVAL.
  */
 static inline int gpunvme_pci_list(struct gpunvme_pci_info *list, uint32_t *count)
 {
@@ -61,68 +62,75 @@ static inline int gpunvme_pci_list(struct gpunvme_pci_info *list, uint32_t *coun
 enum gpunvme_distance {
 	GPUNVME_SAME_SWITCH = 1,   /* below one PCIe switch */
 	GPUNVME_SAME_ROOT = 2,     /* below one root complex */
-	GPUNVME_SAME_SOCKET = 3,   /* of one processor, as far as the firmware tells */
+	GPUNVME_SAME_SOCKET = 3,   /* of one processor, as the firmware reports */
 	GPUNVME_ACROSS_SOCKETS = 4
 };
 
 struct gpunvme_pci_path {
 	size_t size;                    /* set by the caller to sizeof(struct gpunvme_pci_path) */
 	uint32_t distance;              /* enum gpunvme_distance */
-	int32_t redirect;               /* a bridge between them sends what peers exchange up to the root (ACS): 1, 0, -1 unknown */
+	int32_t redirect;               /* 1: a bridge between them redirects their traffic to the root (ACS). 0: no. -1: not known */
 };
 
 /**
- * gpunvme_pci_get_path() - what lies between two PCI devices, for example a GPU and a controller
- * @a:    DDDD:BB:DD.F, or a URI of that (pci:...)
- * @b:    the other
- * @path: filled; path->size must be set
+ * gpunvme_pci_get_path() - get the distance of two PCI devices, for example a GPU and a controller
+ * @a:    DDDD:BB:DD.F, or a URI with it (pci:...)
+ * @b:    the other device
+ * @path: filled. Set path->size before
  *
- * Whether bridges redirect is read from their configuration, by root only. Any thread may call it.
- * Return: 0; -EINVAL bad address, or path->size is too small; -ENODEV no such device.
+ * Only root can read from the configuration of bridges whether they redirect (PCI Express, Access Control Services). Any thread
+ * may call it.
+ * Return: 0; -EINVAL: a bad address, or path->size is too small; -ENODEV: no such device.
  */
 GPUNVME_API int gpunvme_pci_get_path(const char *a, const char *b, struct gpunvme_pci_path *path);
 
 /**
- * gpunvme_pci_bind() - give a controller to vfio-pci
- * @address: DDDD:BB:DD.F, or a URI of that (pci:...), whose keys are not looked at
- * @user:    hand the device's nodes to this user: root, or a member of the group gpunvme, which may use /dev/iommu;
- *           NULL for no user
+ * gpunvme_pci_bind() - bind a controller to vfio-pci
+ * @address: DDDD:BB:DD.F, or a URI with it (pci:...), whose keys are ignored
+ * @user:    give the device's nodes to this user: root, or a member of the group gpunvme, which may use /dev/iommu. NULL: no user
  *
- * Refuses a controller if one of its namespaces is mounted or held, or if a process has it open: by its disk, a partition, ngXnY or
- * nvmeX, or through another controller of the same drive. Refuses a controller whose IOMMU group has devices with other drivers.
- * Processes of other PID namespaces are not seen unless they mount it or open it exclusively. A disk whose holder is not seen, as
- * after a process was killed, is waited for, ten seconds at most. On failure the former driver has it again. Needs root.
- * Return: 0, also when vfio-pci has it already; -EINVAL bad address; -ENODEV no such controller, or vfio-pci is not loaded; -EBUSY
- * in use; -EPERM the IOMMU group, or the user is not in the group gpunvme; -EOPNOTSUPP no IOMMU; -ENOENT no such user or group, or
- * a disk is not in /dev; -EACCES not root, or not allowed to look at all processes.
+ * Refuses a controller with a namespace that is mounted or held, or that a process has open: by its disk, a partition, ngXnY,
+ * nvmeX, or another controller of the same drive. Refuses a controller whose IOMMU group has devices with other drivers. Processes
+ * of other PID namespaces are not seen unless they mount it or open it exclusively. A disk may have a holder that is not seen, as
+ * after a process was killed. The call waits up to ten seconds for that. On failure the former driver has the controller again.
+ * Needs root.
+ * Return:
+ * - 0: also if vfio-pci has it already.
+ * - -EINVAL: a bad address.
+ * - -ENODEV: no such controller, or vfio-pci is not loaded.
+ * - -EBUSY: it is in use.
+ * - -EPERM: the IOMMU group prevents it, or the user is not in the group gpunvme.
+ * - -EOPNOTSUPP: no IOMMU.
+ * - -ENOENT: no such user or group, or a disk is not in /dev.
+ * - -EACCES: not root, or not permitted to check all processes.
  */
 GPUNVME_API int gpunvme_pci_bind(const char *address, const char *user);
 
 /**
- * gpunvme_pci_unbind() - let the kernel choose the driver of a controller again
- * @address: DDDD:BB:DD.F, or a URI of that (pci:...), whose keys are not looked at
+ * gpunvme_pci_unbind() - return a controller to the kernel, which chooses its driver
+ * @address: DDDD:BB:DD.F, or a URI with it (pci:...), whose keys are ignored
  *
- * Waits for a process that has it open. libgpunvme lets go by itself. Needs root.
- * Return: 0; -EINVAL bad address, or vfio-pci does not have it; -ENODEV; -EACCES not root.
+ * Waits for a process that has it open. libgpunvme closes it by itself. Needs root.
+ * Return: 0; -EINVAL: a bad address, or vfio-pci does not have it; -ENODEV: no such controller; -EACCES: not root.
  */
 GPUNVME_API int gpunvme_pci_unbind(const char *address);
 
-/* The predicates are those that gpunvme_dev_open(), gpunvme_gpu_open() and gpunvme_queue_create() themselves ask. */
+/* Result of a check. The checks are those that gpunvme_dev_open(), gpunvme_gpu_open() and gpunvme_queue_create() make. */
 enum gpunvme_verdict {
 	GPUNVME_VERDICT_OK = 0,
-	GPUNVME_VERDICT_LIMIT = 1,  /* works, but not for everything */
+	GPUNVME_VERDICT_LIMIT = 1,  /* works with restrictions */
 	GPUNVME_VERDICT_FAILED = 2,
-	GPUNVME_VERDICT_SKIPPED = 3 /* could not be asked, because of an earlier one */
+	GPUNVME_VERDICT_SKIPPED = 3 /* not run, because an earlier check failed */
 };
 
 struct gpunvme_check {
 	char name[16];
 	uint32_t verdict; /* enum gpunvme_verdict */
 	char reason[256];
-	char remedy[256]; /* "" where there is none or none is needed */
+	char remedy[256]; /* "" if there is none or none is needed */
 };
 
-/* More than there are checks. */
+/* Room for all checks of a call. */
 #define GPUNVME_MAX_CHECKS 32
 
 /* As gpunvme_doctor(), for a caller whose checks have `stride` bytes each. Use the wrapper below. */
@@ -136,14 +144,14 @@ GPUNVME_API int gpunvme_doctor_gpu_v(unsigned n, const char *controller, struct 
 GPUNVME_API int gpunvme_doctor_drive_v(struct gpunvme_dev *dev, struct gpunvme_check *checks, uint32_t *count, size_t stride);
 
 /**
- * gpunvme_doctor() - ask every predicate of opening a controller
- * @address: DDDD:BB:DD.F, a URI of that (pci:...), or another URI, of which all that is asked is whether it can be opened
- * @checks:  room for *count of them
- * @count:   in: room; out: how many there are, which may be more than there was room for
+ * gpunvme_doctor() - check whether a controller can be opened
+ * @address: DDDD:BB:DD.F or a URI with it (pci:...). Or another URI, with the only check whether it can be opened
+ * @checks:  room for *count checks
+ * @count:   in: room. Out: number of checks, which may exceed the room
  *
- * When nothing stands against it the device is opened, which resets it, to try the export of its doorbells and their mapping. Its
- * media is not touched. Any thread may call it.
- * Return: 0 it can be opened; -EINVAL bad address; -ENODEV no such device; otherwise as gpunvme_dev_open() would.
+ * If no check fails, it opens the device, which resets it, and tests the export of its doorbells and their mapping. It does not
+ * access the media. Any thread may call it.
+ * Return: 0: it can be opened; -EINVAL: a bad address; -ENODEV: no such device; otherwise as gpunvme_dev_open() would return.
  */
 static inline int gpunvme_doctor(const char *address, struct gpunvme_check *checks, uint32_t *count)
 {
@@ -151,15 +159,15 @@ static inline int gpunvme_doctor(const char *address, struct gpunvme_check *chec
 }
 
 /**
- * gpunvme_doctor_gpu() - ask every predicate of running lanes on a GPU
+ * gpunvme_doctor_gpu() - check whether threads of a GPU can use controllers
  * @n:          number in the list of gpunvme_gpu_list()
- * @controller: URI or PCI address of a controller to try it with, or NULL
- * @checks:     room for *count of them
- * @count:      in: room; out: how many there are, which may be more than there was room for
+ * @controller: URI or PCI address of a controller to test it with, or NULL
+ * @checks:     room for *count checks
+ * @count:      in: room. Out: number of checks, which may exceed the room
  *
- * The GPU's runtime is loaded, a kernel runs, and with a controller that can be opened a queue is made and goes again: the rung of
- * the ladder that it reached is one of the predicates. That resets the controller and reads one block of it. Any thread may call.
- * Return: 0 the GPU can be opened; -ENOENT there are not so many; -EINVAL; otherwise as gpunvme_gpu_open() would.
+ * Loads the GPU's runtime and runs a kernel. With a controller that can be opened it creates and destroys a queue, and one check
+ * has its placement. That resets the controller and reads one block of it. Any thread may call it.
+ * Return: 0: the GPU can be opened; -ENOENT: there is no GPU @n; -EINVAL; otherwise as gpunvme_gpu_open() would return.
  */
 static inline int gpunvme_doctor_gpu(unsigned n, const char *controller, struct gpunvme_check *checks, uint32_t *count)
 {
@@ -167,15 +175,15 @@ static inline int gpunvme_doctor_gpu(unsigned n, const char *controller, struct 
 }
 
 /**
- * gpunvme_doctor_drive() - what state an open drive is in, where that stands in the way of using it
+ * gpunvme_doctor_drive() - check an open drive for states that prevent its use
  * @dev:    an open device
- * @checks: room for *count of them
- * @count:  in: room; out: how many there are, which may be more than there was room for
+ * @checks: room for *count checks
+ * @count:  in: room. Out: number of checks, which may exceed the room
  *
- * Checks its namespace and format, and whether blocks could be read when it was opened (it may be locked, erasing itself, or
- * reserved by another host). Also checks its PRP lists, known faults of its model, its warnings, firmware that waits for a reset,
- * and its write cache. Reads no media. Any thread may call.
- * Return: 0; -EINVAL; -ENODEV, -ESHUTDOWN the controller is gone or dead.
+ * Checks its namespace and format, and whether blocks could be read when it was opened. A drive may be locked, erasing itself, or
+ * reserved by another host. Also checks its PRP lists, known defects of its model, its warnings, firmware that waits for a reset,
+ * and its write cache. Reads no media. Any thread may call it.
+ * Return: 0; -EINVAL; -ENODEV, -ESHUTDOWN: the controller is gone or dead.
  */
 static inline int gpunvme_doctor_drive(struct gpunvme_dev *dev, struct gpunvme_check *checks, uint32_t *count)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What tests and tools need of the inside: injected faults, workloads, coherence, doorbells. No promise: the
- * next minor version of the library may change or remove any of it. <gpunvme/gpunvme.h> does not include this header.
+ * Internals for tests and tools: injected faults, workloads, coherence, doorbells. There is no guarantee: the next minor version
+ * of the library may change or remove any of it. <gpunvme/gpunvme.h> does not include this header.
  */
 #ifndef GPUNVME_UNSTABLE_H
 #define GPUNVME_UNSTABLE_H
@@ -26,32 +26,33 @@ struct gpunvme_sqe;
  *
  *   soft:PATH?fault=WORD[:NUMBER][:CONDITION=VALUE...][,WORD...]
  *
- * A state lasts for the controller's whole life. A fault of commands hits each command that meets all its conditions, or a
- * share of them that a seed decides, so that a run can be repeated. Of several faults the first one that hits a command counts.
+ * A state lasts as long as the controller. A fault of commands hits each command that meets all its conditions, or a share of
+ * them. A seed selects that share, so that a run can be repeated. Of several faults the first one that hits a command counts.
  */
 enum gpunvme_fault_kind {
-	GPUNVME_FAULT_STATE,     /* what the drive is, from the beginning to its end */
-	GPUNVME_FAULT_MISHAP,    /* of commands, or of the controller when it is switched on or off */
-	GPUNVME_FAULT_CONDITION  /* which commands have the fault */
+	GPUNVME_FAULT_STATE,     /* a property of the drive, as long as it exists */
+	GPUNVME_FAULT_MISHAP,    /* a fault of commands, or of the controller when it is enabled or disabled */
+	GPUNVME_FAULT_CONDITION  /* selects the commands that have the fault */
 };
 
 struct gpunvme_fault {
 	uint32_t kind;      /* enum gpunvme_fault_kind */
-	uint32_t max;       /* the largest number that the word takes; 0: it takes none, or is a condition */
-	char word[24];      /* as it is written in the URI */
-	char number[24];    /* what its number or value is, in capitals: "US"; "" it takes none */
-	char text[160];     /* what it does, a sentence without its full stop */
+	uint32_t max;       /* the largest number that the word takes. 0: it takes none, or is a condition */
+	char word[24];      /* the word in the URI */
+	char number[24];    /* name of its number or value, in capitals: "US". "": it takes none */
+	char text[160];     /* its effect: a sentence without its full stop */
 };
 
 /* As gpunvme_fault_list(), for a caller whose elements have `stride` bytes each. Use the wrapper below. */
 GPUNVME_API int gpunvme_fault_list_v(struct gpunvme_fault *list, uint32_t *count, size_t stride);
 
 /**
- * gpunvme_fault_list() - the words of fault= in a URI of the software controller
+ * gpunvme_fault_list() - list the words of fault= in a URI of the software controller
  * @list:  room for *count elements
- * @count: in: room; out: how many there are, which may be more than there was room for
+ * @count: in: room. Out: number of words, which may exceed the room
  *
- * The table is the one that gpunvme_dev_open() reads the URI by. Any thread may call it. Return: 0; -EINVAL.
+ * gpunvme_dev_open() reads the URI by the same table. Any thread may call it.
+ * Return: 0; -EINVAL.
  */
 static inline int gpunvme_fault_list(struct gpunvme_fault *list, uint32_t *count)
 {
@@ -60,90 +61,95 @@ static inline int gpunvme_fault_list(struct gpunvme_fault *list, uint32_t *count
 
 /* Workloads, to measure what programs get: the library's kernel issues commands of one size for some time, on any threads. */
 enum gpunvme_load_flags {
-	GPUNVME_LOAD_WRITE = 1u << 0,  /* writes what is in the buffer; else reads */
-	GPUNVME_LOAD_RANDOM = 1u << 1, /* places at random; else in order, pass after pass */
+	GPUNVME_LOAD_WRITE = 1u << 0,  /* write what is in the buffer. Else read */
+	GPUNVME_LOAD_RANDOM = 1u << 1, /* random positions. Else in order, pass after pass */
 };
 
 struct gpunvme_load {
 	size_t size;      /* sizeof(struct gpunvme_load) */
-	uint32_t flags;   /* enum gpunvme_load_flags; an unknown bit is an error */
-	uint32_t lanes;   /* at most 65536; each has one command in flight. 0: 64 for each queue */
-	uint32_t nblocks; /* of one command; places are multiples of it */
-	uint32_t ms;      /* how long lanes begin commands */
-	uint64_t seed;    /* of the places at random; or the place of the first command */
+	uint32_t flags;   /* enum gpunvme_load_flags. An unknown bit is an error */
+	uint32_t lanes;   /* threads, at most 65536, each with one command in flight. 0: 64 for each queue */
+	uint32_t nblocks; /* of one command. Positions are multiples of it */
+	uint32_t ms;      /* how long threads begin commands */
+	uint64_t seed;    /* of the random positions, or the position of the first command */
 	/* Results. */
-	uint64_t commands;  /* that ended well */
-	uint64_t took_ns;   /* from when the first lane began to when the last one ended */
-	uint64_t next;      /* `seed` of a load that continues this one */
+	uint64_t commands;  /* commands that succeeded */
+	uint64_t took_ns;   /* from the begin of the first thread to the end of the last */
+	uint64_t next;      /* `seed` of a workload that continues this one */
 };
 #define GPUNVME_LOAD_INIT { sizeof(struct gpunvme_load), 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /**
- * gpunvme_load_run() - issue commands for some time, with lanes of the library's own, and wait
- * @gpu:    the lanes; those that the queues were created for
- * @dq:     views of the queues, all of the same blocks; waves take turns with them
- * @queues: how many
- * @dbuf:   the buffer, of one command at least; its lanes share it where it has no place for all, so that it holds nothing useful
- * @load:   what to do, and what came of it
+ * gpunvme_load_run() - issue commands for some time with threads of the library, and wait
+ * @gpu:    the processor that runs the threads, as of the queues
+ * @dq:     views of the queues, all of the same blocks. Waves take turns with them
+ * @queues: number of views
+ * @dbuf:   the buffer, at least of one command. Its threads share it if it has no room for all, so its content is of no use
+ * @load:   the workload, and its results
  *
- * Any thread may call it, several at a time. A lane stops at its first failure.
- * Return: 0; the failure of a command, as the functions of <gpunvme/device.h> return it; -EINVAL no queue, no block, an option, a
- * view of another kind; -EPROTONOSUPPORT a view of another version, or none; -ERANGE a command is larger than the view or the
- * buffer; -EXDEV a queue or the buffer is another GPU's; -ENOMEM; -ETIMEDOUT also when the GPU does not end its kernel; -EIO the
- * GPU failed.
+ * Any thread may call it, several at a time. A thread stops at its first failure.
+ * Return:
+ * - 0: no command failed.
+ * - The failure of a command, as the functions of <gpunvme/device.h> return it.
+ * - -EINVAL: no queue, no block, no time, a bad option, or a view of another kind.
+ * - -EPROTONOSUPPORT: a view of another version, or none.
+ * - -ERANGE: a command is larger than the view or the buffer.
+ * - -EXDEV: a queue or the buffer belongs to another GPU.
+ * - -ETIMEDOUT: also if the GPU does not end its kernel; -EIO: the GPU failed; -ENOMEM; -ECHILD.
  */
 GPUNVME_API int gpunvme_load_run(struct gpunvme_gpu *gpu, const struct gpunvme_dq *dq, uint32_t queues,
 				 const struct gpunvme_dbuf *dbuf, struct gpunvme_load *load);
 
-/* What gpunvme_gpu_coherence() does. */
+/* Ways of gpunvme_gpu_coherence(). */
 enum gpunvme_coherence {
-	GPUNVME_COHERENCE_HDP = 1, /* what the CPU has written to memory of the GPU through PCIe becomes visible to its lanes */
+	GPUNVME_COHERENCE_HDP = 1, /* make stores of the CPU to memory of the GPU through PCIe visible to its threads */
 	/*
-	 * The GPU empties its caches of every address space that computes. For diagnosis only: the registers of its driver are written
-	 * without its knowledge. Root, RDNA3, no other work on the GPU.
+	 * Empty the GPU's caches of every address space that computes. For diagnosis only: it writes registers of the GPU's driver
+	 * without its knowledge. Needs root, RDNA3, and no other work on the GPU.
 	 */
 	GPUNVME_COHERENCE_INVALIDATE = 2
 };
 
 /**
- * gpunvme_gpu_coherence() - make a GPU see memory as it is
+ * gpunvme_gpu_coherence() - make stores of others visible to the threads of a GPU
  * @gpu:  an AMD GPU
- * @what: which way
+ * @what: enum gpunvme_coherence
  *
- * The library does what it needs by itself: this is for tests of one's own, and to find out why lanes see old data. Any thread may
- * call it.
- * Return: 0; -EINVAL; -EOPNOTSUPP not these lanes, not this GPU; -EACCES not root; -ENOENT the kernel does not show its registers;
- * -ETIMEDOUT the GPU did not confirm; -EIO.
+ * The library itself does what it needs. This is for own tests, and to find out why threads see old data. Any thread may call it.
+ * Return: 0; -EINVAL; -EOPNOTSUPP: not for this GPU; -EACCES: not root; -ENOENT: the kernel does not show its registers;
+ * -ETIMEDOUT: the GPU did not confirm; -EIO: it failed.
  */
 GPUNVME_API int gpunvme_gpu_coherence(struct gpunvme_gpu *gpu, enum gpunvme_coherence what);
 
 /**
- * gpunvme_dev_admin_rung() - run one admin command whose doorbell somebody else rings
+ * gpunvme_dev_admin_rung() - run one admin command whose doorbell the caller rings
  * @dev:  an open device
  * @cmd:  as for gpunvme_dev_admin()
- * @page: where its data is or goes, at most one page of the controller: from gpunvme_mem_dbuf(); NULL: no data
- * @ring: called once, when the command stands in the ring: stores @tail into the tail doorbell of the admin queue, at 1000h in
- *        BAR0, or makes a GPU store it. Non-zero: it did not and will not
- * @ctx:  for @ring
- * @result: dword 0 of the completion; may be NULL
+ * @page: its data, by gpunvme_mem_dbuf(): a page of the controller or more, of which it uses the first. NULL: no data
+ * @ring: called once, with the command in the ring. Stores @tail into the tail doorbell of the admin queue, at 1000h in BAR0, or
+ *        makes a GPU store it. Returns non-zero if it did not and will not
+ * @ctx:  passed to @ring
+ * @result: set to dword 0 of the completion. May be NULL
  *
- * Proves that a GPU's store reaches a doorbell, with nothing else of the GPU on the path. Any thread may call it. A Set Features is
- * kept for after a reset as by gpunvme_dev_admin(), but not with @page, whose bytes the library does not have: set it again then.
- * Return: as gpunvme_dev_admin(), -ETIMEDOUT, too, when the doorbell did not arrive (the device is dead then); what @ring answered.
+ * Tests whether a GPU's store arrives at a doorbell, without any other part of the GPU. A successful Set Features is sent again
+ * after a reset, as by gpunvme_dev_admin(). With @page it is not, because the library lacks the data. Any thread may call it.
+ * Return: as gpunvme_dev_admin(); -EINVAL: @page is too small or not aligned; -ETIMEDOUT: also if the doorbell did not arrive, and
+ * the device is dead then; what @ring returned.
  */
 GPUNVME_API int gpunvme_dev_admin_rung(struct gpunvme_dev *dev, const struct gpunvme_sqe *cmd, const struct gpunvme_dbuf *page,
 				       int (*ring)(void *ctx, uint32_t tail), void *ctx, uint32_t *result);
 
 /**
- * gpunvme_dev_export_doorbells() - the doorbells as a DMA-BUF, for a peer that is to ring them
+ * gpunvme_dev_export_doorbells() - export the doorbells of a device as a DMA-BUF, for another device to ring them
  * @dev:    an open device
- * @fd:     set to a descriptor; the caller closes it, before gpunvme_dev_close()
- * @offset: set to the offset in BAR0 of its first byte
- * @len:    set to its size; whole pages
+ * @fd:     set to a descriptor. The caller closes it, before gpunvme_dev_close()
+ * @offset: set to the offset of its first byte in BAR0
+ * @len:    set to its size in bytes, whole pages
  *
- * Holds the doorbell pages only, never the interrupt table of the controller. A reset of the device revokes it. Any thread may call
- * it. Return: 0; -EOPNOTSUPP the kernel cannot, or the interrupt table shares a page with the doorbells, or the controller is in
- * software; -ENODEV the device is gone.
+ * It has the doorbell pages only, never the interrupt table of the controller. A reset of the device revokes it. Any thread may
+ * call it.
+ * Return: 0; -EOPNOTSUPP: the kernel cannot, the interrupt table shares a page with the doorbells, or the controller is software;
+ * -ENODEV, -ESHUTDOWN: the device is gone or dead; -ECHILD.
  */
 GPUNVME_API int gpunvme_dev_export_doorbells(struct gpunvme_dev *dev, int *fd, uint64_t *offset, size_t *len);
 
