@@ -36,7 +36,7 @@ struct gpunvme_ns_info {
 	uint8_t eui64[8];
 	uint8_t reserved[7];
 	/* All in blocks, as the namespace reports them. 0: not reported. All but the atomic ones are hints. */
-	uint32_t boundary;      /* transfers across a multiple of it are slower (NOIOB). If it is a power of two, threads cut theirs there */
+	uint32_t boundary;      /* transfers across a multiple of it are slower (NOIOB). Threads cut theirs at a power of two */
 	uint32_t write_step;    /* writes are best multiples of it (NPWG). With it a command of kernels has at most what a list of one
 	                         * page describes (1 MiB with pages of 4 KiB). So long transfers continue at a multiple, ... */
 	uint32_t write_align;   /* ... that begin at multiples of this (NPWA) ... */

@@ -92,7 +92,7 @@ struct gpunvme_ublk_opts {
 	uint32_t id;         /* N of /dev/ublkbN */
 	uint32_t queues;     /* queue pairs, each with a thread. 0: 4, or what the controller and the number of CPUs allow */
 	uint32_t depth;      /* requests in flight on each, at most 1024. 0: 64 */
-	uint32_t max_bytes;  /* longest request, and size of its buffer. 0: 128 KiB. Less if one command carries less */
+	uint32_t max_bytes;  /* of a request: a multiple of 4096, at most 1 MiB. 0: 128 KiB. Less if one command carries less */
 	uint32_t cmd_timeout_ms; /* recover a queue after a command took so long. 0: 30,000 */
 };
 #define GPUNVME_UBLK_OPTS_INIT { sizeof(struct gpunvme_ublk_opts), 0, 0, 0, 0, 0, 0 }
