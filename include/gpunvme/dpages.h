@@ -11,8 +11,8 @@
  *   bits 1:0   EMPTY, READING or VALID
  *   bit  2     used since the clock's hand last passed
  *   bits 23:3  references: threads that hold the page, or wait for it
- *   bits 31:24 changes: how often a read of the page has failed, or the page was evicted, modulo 256
- *   bits 63:32 of a VALID page its frame; else the result of the last read that failed, or 0
+ *   bits 31:24 changes: number of failed reads and evictions of the page, modulo 256
+ *   bits 63:32 frame of a VALID page. Else the result of the last read that failed, or 0
  * Each frame, a place for one page, has a word as well: 0 (free), GPUNVME_FRAME_TAKEN, GPUNVME_FRAME_LOST, or its page's number
  * plus 1.
  *
@@ -20,17 +20,17 @@
  * each frame has two more words, after the words of all frames, which are valid while its page is COMING: the queue's tag << 32 |
  * the command's identifier, and the command's generation.
  *
- * With GPUNVME_DPAGES_WRITABLE (device/changes.h) a page may be WRITING, and each frame has two more words. After the words of all
- * frames: GPUNVME_FRAME_LOST while the device may have a write of the frame that was given up, else 0. After those: one bit for
- * each part of its page that was changed and is not on the drive. A page has at most 64 parts of at least a block each. A changed
- * page has one more reference.
+ * With GPUNVME_DPAGES_WRITABLE (device/changes.h) a page may be WRITING, and each frame has two more words. The first is after the
+ * words of all frames: GPUNVME_FRAME_LOST while the device may have a write of the frame that was given up, else 0. The second is
+ * after those: one bit for each part of its page that was changed and is not on the drive. A page has at most 64 parts of at least
+ * a block each. A changed page has one more reference.
  */
 #define GPUNVME_PAGE_STATE 0x0000000000000003ull
 #define GPUNVME_PAGE_EMPTY 0u
 #define GPUNVME_PAGE_READING 1u
 #define GPUNVME_PAGE_VALID 2u
 #define GPUNVME_PAGE_COMING 3u
-#define GPUNVME_PAGE_WRITING 3u /* in the same frame; no thread gets the page until the thread that writes it is done */
+#define GPUNVME_PAGE_WRITING 3u /* in the same frame. No thread gets the page until the thread that writes it is done */
 #define GPUNVME_PAGE_USED 0x0000000000000004ull
 #define GPUNVME_PAGE_REF 0x0000000000000008ull /* one reference */
 #define GPUNVME_PAGE_REFS 0x0000000000fffff8ull
@@ -42,18 +42,18 @@
 
 /* State that all threads of a cache share, in memory that is local to them. The words of the pages and of the frames follow it. */
 struct gpunvme_pagecache_state {
-	uint64_t hand; /* of the clock: how many frames it has passed */
+	uint64_t hand; /* of the clock: number of frames that it has passed */
 	uint8_t pad0[120];
 	uint64_t hits; /* counters, kept with GPUNVME_PAGECACHE_STATS */
 	uint64_t misses;
 	uint64_t waits;
 	uint64_t evictions;
 	uint64_t failures;
-	uint64_t lost; /* frames; always counted */
+	uint64_t lost; /* frames. Always counted */
 	uint64_t prefetches; /* reads that a thread began without waiting */
-	uint64_t used;   /* of those: a thread has asked for the page */
-	uint64_t wasted; /* no thread has, and the page is gone */
-	uint64_t coming; /* pages; always counted */
+	uint64_t used;   /* of those: a thread has requested the page */
+	uint64_t wasted; /* of those: the page is gone, and no thread has requested it */
+	uint64_t coming; /* pages. Always counted */
 	uint64_t sweep;  /* a second hand, for threads that find too many pages coming */
 	uint64_t writes; /* of pages that threads have changed */
 	uint64_t write_failures;
@@ -87,14 +87,14 @@ struct gpunvme_dpages {
 	uint8_t lba_shift;  /* bytes of one block as a power of two */
 	uint8_t page_shift; /* bytes of one page as a power of two, 9 to 16 and no less than lba_shift */
 	uint16_t members;   /* of the volume */
-	uint64_t state; /* lane address of struct gpunvme_pagecache_state */
-	uint64_t table; /* lane address of the words of the pages */
-	uint64_t frame; /* lane address of the words of the frames */
+	uint64_t state; /* thread address of struct gpunvme_pagecache_state */
+	uint64_t table; /* thread address of the words of the pages */
+	uint64_t frame; /* thread address of the words of the frames */
 	uint64_t lba_first; /* first block of the window in the namespace, file or volume */
-	uint64_t lba_count; /* blocks of the window; the last page may have fewer than the others */
-	struct gpunvme_dbuf buf; /* the frames, one after the other, as the device writes them; of a volume: as its first device does */
-	uint64_t local; /* lane address of the frames in the threads' own memory, from which threads read pages; 0: they read from buf */
-	uint64_t source; /* lane address of struct gpunvme_dfile, or of `members` struct gpunvme_dmember; 0 for a namespace */
+	uint64_t lba_count; /* blocks of the window. The last page may have fewer than the others */
+	struct gpunvme_dbuf buf; /* the frames, one after the other, as the device writes them. For a volume its first device */
+	uint64_t local; /* thread address of the frames in the threads' own memory, where threads read pages. 0: they read buf */
+	uint64_t source; /* thread address of struct gpunvme_dfile, or of `members` struct gpunvme_dmember. 0 for a namespace */
 };
 GPUNVME_STATIC_ASSERT(sizeof(struct gpunvme_dpages) == 128, "dpages layout");
 GPUNVME_STATIC_ASSERT(offsetof(struct gpunvme_dpages, state) == 32, "dpages layout");
@@ -102,8 +102,8 @@ GPUNVME_STATIC_ASSERT(offsetof(struct gpunvme_dpages, buf) == 72, "dpages layout
 
 /* A page that a thread holds, until gpunvme_page_put(). */
 struct gpunvme_page {
-	uint64_t base; /* lane address of its first byte */
-	uint64_t word; /* lane address of its word; 0: given back */
+	uint64_t base; /* thread address of its first byte */
+	uint64_t word; /* thread address of its word. 0: given back */
 };
 GPUNVME_STATIC_ASSERT(sizeof(struct gpunvme_page) == 16, "page layout");
 

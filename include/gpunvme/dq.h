@@ -2,9 +2,9 @@
 /*
  * The device queue descriptor: what the host library hands to a kernel.
  *
- * These structures are compiled into users' kernels, so they are an ABI: fixed widths, no pointers, no implicit padding.
- * Addresses are 64-bit integers. A lane address is valid for the threads of the kernel: a GPU virtual address, or a CPU pointer for
- * CPU threads. An IOVA is an address that only the controller understands. Never store one kind in a field of the other.
+ * These structures are compiled into users' kernels, so they are an ABI: fixed widths, no pointers, no implicit padding. Addresses
+ * are 64-bit integers. A thread address is valid for the threads of the kernel: a GPU virtual address, or a CPU pointer for CPU
+ * threads. An IOVA is an address that only the controller understands. Never store one kind in a field of the other.
  *
  * A kernel receives `struct gpunvme_dq` and `struct gpunvme_dbuf` by value or by pointer and passes pointers to them to the
  * functions of <gpunvme/device.h>. It never writes them.
@@ -14,18 +14,18 @@
 
 #include <gpunvme/spec.h>
 
-#define GPUNVME_DQ_MAJOR 1u /* a change makes old kernels and new libraries refuse each other */
-#define GPUNVME_DQ_MINOR 0u /* a change only adds: reserved fields got a meaning */
+#define GPUNVME_DQ_MAJOR 1u /* after a change old kernels and new libraries refuse each other */
+#define GPUNVME_DQ_MINOR 0u /* a change only adds a meaning to reserved fields */
 
-/* What a descriptor describes. */
+/* Kinds of descriptors. */
 enum gpunvme_kind {
 	GPUNVME_KIND_QUEUE = 1,        /* struct gpunvme_dq */
 	GPUNVME_KIND_VOLUME = 2,       /* struct gpunvme_dvol */
 	GPUNVME_KIND_FILE = 3,         /* struct gpunvme_dfile */
 	GPUNVME_KIND_FILES = 4,        /* struct gpunvme_dfiles */
 	GPUNVME_KIND_PAGES = 5,        /* struct gpunvme_dpages: pages of a namespace */
-	GPUNVME_KIND_FILE_PAGES = 6,   /* the same: of a file */
-	GPUNVME_KIND_VOLUME_PAGES = 7, /* the same: of a volume */
+	GPUNVME_KIND_FILE_PAGES = 6,   /* pages of a file */
+	GPUNVME_KIND_VOLUME_PAGES = 7, /* pages of a volume */
 	GPUNVME_KIND_AHEAD = 16        /* a bit that is added to a kind of pages: with prefetch */
 };
 
@@ -34,38 +34,38 @@ struct gpunvme_head {
 	uint32_t version; /* GPUNVME_HEAD_VERSION */
 	uint16_t kind;    /* enum gpunvme_kind */
 	uint16_t minor;   /* GPUNVME_DQ_MINOR */
-	uint32_t size;    /* of the descriptor, as the library knows it */
+	uint32_t size;    /* bytes of the descriptor, as the library knows it */
 };
 GPUNVME_STATIC_ASSERT(sizeof(struct gpunvme_head) == 12, "head layout");
 
 /* A magic number, "GV" in memory order, and the major version: one comparison checks both. */
 #define GPUNVME_HEAD_VERSION (0x56470000u | GPUNVME_DQ_MAJOR)
 
-/* The initializer of a head; @of is the descriptor, or its type. */
+/* The initializer of a head. @of is the descriptor, or its type. */
 #define GPUNVME_HEAD(kind, of) { GPUNVME_HEAD_VERSION, (kind), GPUNVME_DQ_MINOR, sizeof(of) }
 
 /*
  * Results of host and device functions: 0, a negative number below, or a positive NVMe status (see status.h). The values are
  * Linux errno values, repeated here because device code has no <errno.h>.
  */
-#define GPUNVME_ENOENT 2            /* there is no file of that number, or with that name's hash */
-#define GPUNVME_EIO 5               /* an NVMe command failed; the transfer has its status (run.h) */
+#define GPUNVME_ENOENT 2            /* there is no file of that number, or with the hash of that name */
+#define GPUNVME_EIO 5               /* an NVMe command failed. The transfer has its status (run.h) */
 #define GPUNVME_EAGAIN 11           /* the queue is full: try again after a poll */
 #define GPUNVME_EBUSY 16            /* still owned by the device */
 #define GPUNVME_EXDEV 18            /* the handle belongs to another queue */
 #define GPUNVME_ENODEV 19           /* the controller is gone */
-#define GPUNVME_EINVAL 22           /* bad argument: no bytes, no whole blocks, unaligned buffer, unknown flag, another kind */
+#define GPUNVME_EINVAL 22           /* bad argument: no bytes, parts of blocks, unaligned buffer, unknown flag, another kind */
 #define GPUNVME_EROFS 30            /* a write through a read-only view */
 #define GPUNVME_ERANGE 34           /* outside the buffer or the view's LBA window */
-#define GPUNVME_EPROTO 71           /* the device broke the protocol; the queue is poisoned */
+#define GPUNVME_EPROTO 71           /* the device broke the protocol, and the queue is poisoned */
 #define GPUNVME_ENOTUNIQ 76         /* several files have that name's hash */
-#define GPUNVME_EMSGSIZE 90         /* too long: for one command of a submit, or 2^32 blocks or more */
+#define GPUNVME_EMSGSIZE 90         /* more than one command of a submit holds, or 2^32 blocks or more */
 #define GPUNVME_EPROTONOSUPPORT 93  /* the descriptor is of another version than this header, or none */
 #define GPUNVME_EOPNOTSUPP 95       /* the controller does not offer this command */
 #define GPUNVME_ESHUTDOWN 108       /* the queue is poisoned: no new commands */
 #define GPUNVME_ETIMEDOUT 110       /* the deadline passed */
 #define GPUNVME_ESTALE 116          /* the handle is old or was consumed */
-#define GPUNVME_ECANCELED 125       /* the host asked the lanes to stop */
+#define GPUNVME_ECANCELED 125       /* the host asked the threads to stop */
 
 /* A flag of writes: the blocks are durable when the call returns 0 (force unit access). */
 #define GPUNVME_FUA GPUNVME_RW_FUA
@@ -73,11 +73,11 @@ GPUNVME_STATIC_ASSERT(sizeof(struct gpunvme_head) == 12, "head layout");
 enum gpunvme_dq_flags {
 	GPUNVME_DQ_WRITE = 1u << 0,        /* the view may write */
 	GPUNVME_DQ_SGL = 1u << 1,          /* data pointers are SGL data block descriptors instead of PRPs */
-	GPUNVME_DQ_READBACK_SQE = 1u << 2, /* read the last SQE back before the doorbell (design: placement) */
+	GPUNVME_DQ_READBACK_SQE = 1u << 2, /* read the last SQE back before the doorbell */
 	GPUNVME_DQ_CQE16 = 1u << 3,        /* a 16-byte load of a CQE arrives whole on this path */
 	GPUNVME_DQ_WRITE_ZEROES = 1u << 4, /* the controller has Write Zeroes */
 	GPUNVME_DQ_STATS = 1u << 5,        /* keep the counters of struct gpunvme_dq_state */
-	GPUNVME_DQ_SERVED = 1u << 6,       /* gpunvme_poll_queue() runs for this queue: threads that wait rarely drain */
+	GPUNVME_DQ_SERVED = 1u << 6,       /* gpunvme_poll_queue() polls this queue: threads that wait rarely drain */
 	GPUNVME_DQ_LATENCY = 1u << 7,      /* keep times and buckets after the result words (below) */
 	GPUNVME_DQ_TORN = 1u << 8          /* no write that crosses `boundary` is atomic */
 };
@@ -86,24 +86,24 @@ enum gpunvme_dq_flags {
 #define GPUNVME_DQ_ZEROES_SHIFT 27
 
 /*
- * State shared by all lanes of one queue, in memory that is local and cacheable for them. Words that different parties write
- * have cache lines of their own. The host zeroes all of it before the first use, and whenever the queue is created again.
+ * State shared by all threads of one queue, in memory that is local and cacheable for them. Words of different writers have
+ * different cache lines. The host zeroes all of it before the first use, and whenever the queue is created again.
  *
  * Positions are 64-bit counts of commands since the queue was created and never wrap: SQ slot = position mod depth.
  *   fetched <= pub <= resv <= fetched + depth - 1
  */
 struct gpunvme_dq_state {
-	uint64_t resv; /* positions that lanes have reserved */
+	uint64_t resv; /* positions that threads have reserved */
 	uint8_t pad0[120];
-	uint64_t fetched; /* positions whose commands the controller has fetched, by its completions */
+	uint64_t fetched; /* positions whose commands the controller has fetched, as its completions say */
 	uint8_t pad1[120];
 	uint64_t pub; /* positions announced by the doorbell */
-	uint64_t pub_gate; /* the gate: the low bits of pub, and how many waves came since it was open (below) */
+	uint64_t pub_gate; /* the gate: the low bits of pub, and the number of waves since it was open (below) */
 	uint8_t pad2[112];
 	uint64_t drain; /* completions consumed << 1 | a wave holds the drain lock */
-	uint64_t cq_rung; /* completions consumed at the last CQ doorbell; only the lock holder accesses it */
+	uint64_t cq_rung; /* completions consumed at the last CQ doorbell. Only the lock holder accesses it */
 	uint8_t pad3[112];
-	uint32_t poison; /* 0, or the GPUNVME_E* that ended the queue; set once */
+	uint32_t poison; /* 0, or the GPUNVME_E* that ended the queue. Set once */
 	uint32_t poison_cqe[4]; /* the completion that broke the protocol, when poison is GPUNVME_EPROTO */
 	uint32_t reserved;
 	uint64_t detached_errors; /* failed commands that were detached */
@@ -159,17 +159,17 @@ GPUNVME_STATIC_ASSERT(offsetof(struct gpunvme_dq_state, doorbells) == 640, "dq s
 #define GPUNVME_GATE_SHIFT 20
 
 /*
- * The lanes' copy of the host's control word (struct gpunvme_dq, stop): the lanes' clock when the host's word was loaded, with that
- * word in its lowest bits. It is valid for 1/32 ms. Then one of the lanes that wait loads the host's word again for all. A value
- * other than 0 is valid for 1/2 ms, so that lanes which look seldom see it, too. After clearing a 1, the host waits 1 ms. Calls
- * that start later cannot see the old value.
+ * The threads' copy of the host's control word (struct gpunvme_dq, stop): the threads' clock when the host's word was loaded, with
+ * that word in its lowest bits. It is valid for 1/32 ms. Then one of the threads that wait loads the host's word again for all. A
+ * value other than 0 is valid for 1/2 ms, so that threads which look seldom see it, too. After clearing a 1, the host waits 1 ms.
+ * Calls that start later cannot see the old value.
  */
 #define GPUNVME_CONTROL_WORD 0x00000000000000ffull
 #define GPUNVME_CONTROL_SHIFT 5 /* of ticks_per_ms: how long it is valid */
-#define GPUNVME_CONTROL_SAID_SHIFT 1 /* the same, where it is not 0 */
+#define GPUNVME_CONTROL_SAID_SHIFT 1 /* the same, if it is not 0 */
 
 /*
- * With GPUNVME_DQ_LATENCY two arrays of 64-bit words follow the `cids` result words. The first has `cids` times, by the lanes'
+ * With GPUNVME_DQ_LATENCY two arrays of 64-bit words follow the `cids` result words. The first has `cids` times, by the threads'
  * clock: when the command of that identifier was written, or 0 after it was counted. The second has the buckets. Bucket i
  * counts commands of i ticks for i below 8. Above that it counts those of (8 + i % 8) << (i / 8 - 1) ticks up to the next bucket.
  * The time is from the write of the command to the drain that found its completion. The width of a bucket is at most an eighth of
@@ -183,7 +183,7 @@ struct gpunvme_dq {
 	struct gpunvme_head head; /* GPUNVME_KIND_QUEUE */
 	uint32_t flags; /* enum gpunvme_dq_flags */
 
-	uint32_t tag; /* names the queue and its incarnation; a handle carries it */
+	uint32_t tag; /* names the queue and its incarnation. Handles have it, too */
 	uint32_t qid;
 	uint32_t nsid;
 	uint8_t lba_shift;  /* block size as a power of two, 9 to 16 */
@@ -191,33 +191,33 @@ struct gpunvme_dq {
 	uint8_t sq_shift;   /* SQ depth as a power of two */
 	uint8_t cq_shift;   /* CQ depth as a power of two */
 
-	uint64_t sq;    /* lane address of the submission ring */
-	uint64_t cq;    /* lane address of the completion ring */
-	uint64_t sq_db; /* lane address of the SQ tail doorbell (32 bits) */
-	uint64_t cq_db; /* lane address of the CQ head doorbell (32 bits) */
+	uint64_t sq;    /* thread address of the submission ring */
+	uint64_t cq;    /* thread address of the completion ring */
+	uint64_t sq_db; /* thread address of the SQ tail doorbell (32 bits) */
+	uint64_t cq_db; /* thread address of the CQ head doorbell (32 bits) */
 
-	uint64_t state;   /* lane address of struct gpunvme_dq_state */
-	uint64_t ready;   /* lane address of 2^sq_shift READY words */
-	uint64_t result;  /* lane address of `cids` result words, and what GPUNVME_DQ_LATENCY adds */
-	uint64_t cid_map; /* lane address of the CID bit map */
+	uint64_t state;   /* thread address of struct gpunvme_dq_state */
+	uint64_t ready;   /* thread address of 2^sq_shift READY words */
+	uint64_t result;  /* thread address of `cids` result words, and what GPUNVME_DQ_LATENCY adds */
+	uint64_t cid_map; /* thread address of the CID bit map */
 
-	uint64_t stop; /* lane address of a 32-bit word of the host: 0, 1 asks the lanes to stop, a GPUNVME_E* ends the queue;
-			  * GPUNVME_ESHUTDOWN: the controller no longer has the queue, and nothing more completes */
-	uint64_t cmd_timeout; /* lane clock ticks after which a command without completion poisons the queue */
+	uint64_t stop; /* thread address of a 32-bit word of the host. 1: stop. GPUNVME_E*: the queue has ended.
+			  * GPUNVME_ESHUTDOWN: the controller no longer has the queue, and no more commands complete */
+	uint64_t cmd_timeout; /* ticks of the thread clock after which a command without completion poisons the queue */
 
 	uint64_t lba_first; /* first block of the window */
-	uint64_t lba_count; /* blocks in the window; positions of kernels, in bytes, count from lba_first */
+	uint64_t lba_count; /* blocks in the window. Positions of kernels, in bytes, count from lba_first */
 
 	uint32_t cids;       /* command identifiers: 0 .. cids-1 */
 	uint32_t max_blocks; /* of one command: MDTS and the 16-bit NLB field */
-	uint32_t ticks_per_ms; /* of the lane clock */
+	uint32_t ticks_per_ms; /* of the thread clock */
 
-	uint32_t boundary;   /* 2^32 less the power of two blocks at whose multiples transfers should end (NOIOB); 0: anywhere */
+	uint32_t boundary;   /* 2^32 minus the power of two blocks at whose multiples transfers should end (NOIOB). 0: anywhere */
 	uint32_t atomic;     /* a write of at most so many blocks is atomic, and not cut at `boundary` (NAWUN, AWUN) */
-	uint32_t deallocate; /* blocks of one range of Dataset Management, at most; 0: the controller lacks that command */
+	uint32_t deallocate; /* most blocks of one range of Dataset Management. 0: the controller lacks that command */
 
-	uint32_t device; /* which of the devices that this process has opened; 0: not known */
-	uint32_t cid_gens; /* bits of a CID on the wire that hold a generation, above those of cids - 1; 0: none */
+	uint32_t device; /* number of the device in this process. 0: not known */
+	uint32_t cid_gens; /* bits of a CID on the wire that hold a generation, above those of cids - 1. 0: none */
 };
 GPUNVME_STATIC_ASSERT(sizeof(struct gpunvme_dq) == 160, "dq layout");
 GPUNVME_STATIC_ASSERT(offsetof(struct gpunvme_dq, sq) == 32, "dq layout");
@@ -237,9 +237,9 @@ GPUNVME_STATIC_ASSERT(offsetof(struct gpunvme_dq, cids) == 128, "dq layout");
  */
 #define GPUNVME_DBUF_STRIDE 63u
 struct gpunvme_dbuf {
-	uint64_t base;  /* lane address of the first byte */
+	uint64_t base;  /* thread address of the first byte */
 	uint64_t len;   /* bytes */
-	uint64_t iova;  /* of the first byte; contiguous for the whole buffer */
+	uint64_t iova;  /* of the first byte, contiguous for the whole buffer */
 	uint64_t prp_a; /* IOVA */
 	uint64_t prp_b; /* IOVA */
 };
@@ -248,7 +248,7 @@ GPUNVME_STATIC_ASSERT(sizeof(struct gpunvme_dbuf) == 40, "dbuf layout");
 /* A command in flight, set by gpunvme_submit_*. It is opaque to kernels. It may be copied, but wait for one copy only. */
 struct gpunvme_req {
 	uint64_t gen; /* generation of the CID, shifted as in the result word */
-	uint64_t deadline; /* lane clock at the end of the queue's own time-out; 0 until the first poll in vain */
+	uint64_t deadline; /* thread clock at the end of the queue's own time-out. 0 until the first poll without a result */
 	uint32_t tag;
 	uint32_t cid;
 };
@@ -256,8 +256,8 @@ GPUNVME_STATIC_ASSERT(sizeof(struct gpunvme_req) == 24, "req layout");
 
 /*
  * Several queues as one: those of one controller, or of several controllers that form a striped volume. Block b of the volume lies
- * in stripe s = b >> stripe_shift, on member s mod members, there in stripe s / members. A lane needs not know: which queue it
- * uses follows from its block and from where it runs. See queue.h (host) and device/volume.h (kernels).
+ * in stripe s = b >> stripe_shift, on member s mod members, there in stripe s / members. A thread need not know that: its block
+ * and its position in the launch select its queue. See queue.h (host) and device/volume.h (kernels).
  */
 struct gpunvme_dvol {
 	struct gpunvme_head head; /* GPUNVME_KIND_VOLUME */
@@ -266,19 +266,19 @@ struct gpunvme_dvol {
 	uint32_t queues;  /* of each member */
 	uint32_t stripe_shift; /* blocks of one stripe as a power of two */
 	uint32_t lba_shift;    /* bytes of one block as a power of two */
-	uint64_t dq;        /* lane address of queues * members struct gpunvme_dq; queue q of member m is entry q * members + m */
+	uint64_t dq;        /* thread address of queues * members struct gpunvme_dq: queue q of member m is entry q * members + m */
 	uint64_t lba_first; /* first block of the window */
-	uint64_t lba_count; /* blocks in the window; positions of kernels, in bytes, count from lba_first */
-	uint64_t devices;   /* which of the devices that this process has opened, as one number */
+	uint64_t lba_count; /* blocks in the window. Positions of kernels, in bytes, count from lba_first */
+	uint64_t devices;   /* the numbers of its devices, combined in one number */
 };
 GPUNVME_STATIC_ASSERT(sizeof(struct gpunvme_dvol) == 64, "dvol layout");
 GPUNVME_STATIC_ASSERT(offsetof(struct gpunvme_dvol, dq) == 32, "dvol layout");
 
 /* A data buffer of a volume: mapped to every member. */
 struct gpunvme_dvbuf {
-	uint64_t base;   /* lane address of the first byte */
+	uint64_t base;   /* thread address of the first byte */
 	uint64_t len;    /* bytes */
-	uint64_t member; /* lane address of one struct gpunvme_dbuf for each member */
+	uint64_t member; /* thread address of one struct gpunvme_dbuf for each member */
 	uint64_t reserved;
 };
 GPUNVME_STATIC_ASSERT(sizeof(struct gpunvme_dvbuf) == 32, "dvbuf layout");
@@ -286,13 +286,13 @@ GPUNVME_STATIC_ASSERT(sizeof(struct gpunvme_dvbuf) == 32, "dvbuf layout");
 /* A run of contiguous blocks of a file. Blocks are the namespace's. */
 struct gpunvme_dextent {
 	uint64_t pos; /* first block in the file */
-	uint64_t lba; /* and in the namespace */
+	uint64_t lba; /* first block in the namespace */
 	uint64_t nblocks;
 };
 GPUNVME_STATIC_ASSERT(sizeof(struct gpunvme_dextent) == 24, "dextent layout");
 
 /*
- * A file as a kernel sees it: its blocks in the namespace. What no extent covers reads as zeroes. See file.h (host) and
+ * A file as a kernel sees it: its blocks in the namespace. Blocks without an extent read as zeroes. See file.h (host) and
  * device.h (kernels).
  */
 struct gpunvme_dfile {
@@ -301,8 +301,8 @@ struct gpunvme_dfile {
 	uint32_t nsid;
 	uint32_t lba_shift; /* bytes of one block as a power of two */
 	uint32_t extents;
-	uint32_t device; /* as in struct gpunvme_dq: of its namespace */
-	uint64_t table; /* lane address of struct gpunvme_dextent, `extents` of them, in the order of pos, none touching another */
+	uint32_t device; /* of its namespace, as in struct gpunvme_dq */
+	uint64_t table; /* thread address of struct gpunvme_dextent, `extents` of them, in the order of pos, never adjacent */
 	uint64_t bytes; /* of the file */
 	uint64_t reserved2[2];
 };
@@ -336,12 +336,12 @@ struct gpunvme_dfiles {
 	uint32_t lba_shift;
 	uint32_t device;
 	uint32_t files;
-	uint32_t bucket_shift; /* a hash without so many of its low bits is the number of its bucket; 63 or less */
+	uint32_t bucket_shift; /* the bucket of a hash is hash >> bucket_shift. 63 or less */
 	uint32_t reserved;
-	uint64_t table;  /* lane address of the extents of all files, each file's as struct gpunvme_dfile has them */
-	uint64_t entry;  /* lane address of `files` struct gpunvme_dentry, by number */
-	uint64_t name;   /* lane address of struct gpunvme_dname */
-	uint64_t bucket; /* lane address of 32-bit words, one more than there are buckets; 0: no file has a name */
+	uint64_t table;  /* thread address of the extents of all files, each file's as struct gpunvme_dfile has them */
+	uint64_t entry;  /* thread address of `files` struct gpunvme_dentry, by number */
+	uint64_t name;   /* thread address of struct gpunvme_dname */
+	uint64_t bucket; /* thread address of 32-bit words, one more than there are buckets. 0: no file has a name */
 	uint64_t reserved2;
 };
 GPUNVME_STATIC_ASSERT(sizeof(struct gpunvme_dfiles) == 80, "dfiles layout");
@@ -353,7 +353,7 @@ struct gpunvme_cursor {
 	const struct gpunvme_dfile *file; /* set by the thread */
 	uint64_t bounce;                  /* set by the thread: offset of a block of the buffer that no other thread uses */
 	uint64_t done;                    /* bytes that the last call has moved */
-	uint32_t extent;                  /* 0 at first; the extent where the last call ended, and where the next one looks first */
+	uint32_t extent;                  /* 0 at first. Then the extent where the last call ended, and the next one begins to look */
 	uint32_t reserved;
 };
 GPUNVME_STATIC_ASSERT(sizeof(struct gpunvme_cursor) == 40, "cursor layout");

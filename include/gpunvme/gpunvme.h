@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * libgpunvme: NVMe I/O started by the lanes that need the data.
+ * libgpunvme: GPU kernels read and write NVMe drives directly.
  *
  * The host side in five steps (each header explains its functions):
- *   gpunvme_dev_open()   a controller          dev.h
- *   gpunvme_gpu_open()   where lanes run       gpu.h
- *   gpunvme_queue_create()  a queue            queue.h
- *   gpunvme_mem_alloc(), gpunvme_mem_map()     mem.h
+ *   gpunvme_dev_open()      a controller                       dev.h
+ *   gpunvme_gpu_open()      the processor of the threads       gpu.h
+ *   gpunvme_queue_create()  a queue                            queue.h
+ *   gpunvme_mem_alloc(), gpunvme_mem_map()     a buffer        mem.h
  *   gpunvme_queue_view(), gpunvme_mem_dbuf()   what a kernel receives
  * The kernel side is <gpunvme/device.h>.
  */

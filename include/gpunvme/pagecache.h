@@ -115,7 +115,7 @@ GPUNVME_API int gpunvme_pagecache_destroy(struct gpunvme_pagecache *cache);
  * @cache: a cache with GPUNVME_PAGECACHE_WRITE_BACK
  *
  * No kernel may use a view of the cache meanwhile. The host reads the pages from the threads' memory. It writes them by the queue
- * that each device keeps for the library, and then sends a Flush there (NVM Command Set Specification 3.2.1). It tries each page,
+ * that each device keeps for the library, and then sends a Flush there (Base Specification 7.1). It tries each page,
  * also when others fail, but none after a write that is given up. It gives lost and kept frames back, as gpunvme_pagecache_view()
  * does. Pages stay in the cache. Other threads may call gpunvme_pagecache_get_info() meanwhile. A second flush, or a discard,
  * waits for the first. Any thread may call it.

@@ -2,8 +2,8 @@
 /*
  * NVM Express registers, commands and data structures, as far as this project uses them.
  *
- * Layout and constants only: no function, no library needed. Included by the host library, by the device header and by the
- * software controller alike, so it compiles as C11, C++17, HIP and CUDA. Field names are those of the NVM Express Base
+ * Layout and constants only: no function, no library needed. The host library, the device header and the
+ * software controller include it, so it compiles as C11, C++17, HIP and CUDA. Field names are those of the NVM Express Base
  * Specification 2.0 (sections in the comments) and the NVM Command Set Specification 1.0. All integers are little-endian in
  * memory. The library supports little-endian hosts only and says so at compile time.
  *
@@ -19,7 +19,7 @@
 
 #if defined(__cplusplus) ? __cplusplus < 201103L : !defined(__STDC_VERSION__) || __STDC_VERSION__ < 199901L
 #error "the headers of libgpunvme are C11 and C++11: compile with -std=c11 or -std=c++11, or newer"
-#include <gpunvme/needs-C11> /* is not there: a compiler stops here, instead of saying what follows from that */
+#include <gpunvme/needs-C11> /* does not exist: a compiler stops here, without further errors */
 #endif
 
 #ifndef GPUNVME_FREESTANDING_TYPES
@@ -35,7 +35,7 @@
 
 /* Value of the field `mask` (a contiguous constant mask) in `word`. */
 #define GPUNVME_FIELD_GET(mask, word) (((word) & (mask)) / ((mask) & (~(mask) + 1u)))
-/* `value` moved into the field `mask`; bits that do not fit are dropped. */
+/* `value` moved into the field `mask`. Bits that do not fit are dropped. */
 #define GPUNVME_FIELD_PREP(mask, value) (((value) * ((mask) & (~(mask) + 1u))) & (mask))
 
 /* ---- Controller registers in BAR0 (Base Specification 3.1.3) ---- */
@@ -56,7 +56,7 @@ enum gpunvme_reg {
 	GPUNVME_REG_CMBMSC = 0x50,     /* 64 bit: Controller Memory Buffer Memory Space Control */
 	GPUNVME_REG_CMBSTS = 0x58,     /* 32 bit: Controller Memory Buffer Status */
 	GPUNVME_REG_CRTO = 0x68,       /* 32 bit: Controller Ready Timeouts */
-	GPUNVME_REG_DOORBELLS = 0x1000 /* SQ y tail: +(2y) * (4 << DSTRD); CQ y head: +(2y+1) * (4 << DSTRD) */
+	GPUNVME_REG_DOORBELLS = 0x1000 /* SQ y tail: +(2y) * (4 << DSTRD). CQ y head: +(2y+1) * (4 << DSTRD) */
 };
 
 #define GPUNVME_CAP_MQES_0B 0x000000000000ffffull /* entries in the largest queue, less one */
@@ -65,9 +65,9 @@ enum gpunvme_reg {
 #define GPUNVME_CAP_TO 0x00000000ff000000ull      /* ready time-out in units of 500 ms */
 #define GPUNVME_CAP_DSTRD 0x0000000f00000000ull   /* doorbell stride: 4 << DSTRD bytes */
 #define GPUNVME_CAP_NSSRS 0x0000001000000000ull
-#define GPUNVME_CAP_CSS 0x00001fe000000000ull     /* command sets; the lowest bit is the NVM command set */
+#define GPUNVME_CAP_CSS 0x00001fe000000000ull     /* command sets. The lowest bit is the NVM command set */
 #define GPUNVME_CAP_CSS_NVM 0x0000002000000000ull
-#define GPUNVME_CAP_CSS_IO 0x0000080000000000ull    /* there may be namespaces of other command sets, and each tells its own */
+#define GPUNVME_CAP_CSS_IO 0x0000080000000000ull    /* there may be namespaces of other command sets, and each reports its own */
 #define GPUNVME_CAP_MPSMIN 0x000f000000000000ull  /* smallest memory page: 4096 << MPSMIN */
 #define GPUNVME_CAP_MPSMAX 0x00f0000000000000ull
 #define GPUNVME_CAP_PMRS 0x0100000000000000ull
@@ -108,7 +108,7 @@ enum gpunvme_reg {
 #define GPUNVME_CMBSZ_SZU 0x00000f00u    /* unit: 4096 << 4 * SZU */
 #define GPUNVME_CMBSZ_SZ 0xfffff000u
 #define GPUNVME_CMBMSC_CRE 0x0000000000000001ull  /* CMBLOC and CMBSZ can be read */
-#define GPUNVME_CMBMSC_CMSE 0x0000000000000002ull /* addresses from CBA on mean it */
+#define GPUNVME_CMBMSC_CMSE 0x0000000000000002ull /* addresses from CBA on select it */
 #define GPUNVME_CMBSTS_CBAI 0x00000001u           /* CBA is not possible */
 
 #define GPUNVME_CRTO_CRWMT 0x0000ffffu /* units of 500 ms */
@@ -141,8 +141,8 @@ GPUNVME_STATIC_ASSERT(offsetof(struct gpunvme_sqe, cdw10) == 40, "CDW10 is at by
 #define GPUNVME_SQE_FUSE 0x03u
 #define GPUNVME_SQE_PSDT 0xc0u
 #define GPUNVME_PSDT_PRP 0x00u
-#define GPUNVME_PSDT_SGL 0x40u          /* SGL; MPTR is an address */
-#define GPUNVME_PSDT_SGL_MPTR_SGL 0x80u /* SGL; MPTR is an SGL segment */
+#define GPUNVME_PSDT_SGL 0x40u          /* SGL. MPTR is an address */
+#define GPUNVME_PSDT_SGL_MPTR_SGL 0x80u /* SGL. MPTR is an SGL segment */
 
 /* Completion queue entry. */
 struct gpunvme_cqe {
@@ -151,7 +151,7 @@ struct gpunvme_cqe {
 	uint16_t sqhd;   /* submission queue head: entries before it have been fetched */
 	uint16_t sqid;
 	uint16_t cid;
-	uint16_t status; /* bit 0: phase tag; bits 15:1: the 15 status bits this library calls "NVMe status" */
+	uint16_t status; /* bit 0: phase tag. Bits 15:1: what this library calls "NVMe status" */
 };
 GPUNVME_STATIC_ASSERT(sizeof(struct gpunvme_cqe) == 16, "CQE is 16 bytes");
 GPUNVME_STATIC_ASSERT(offsetof(struct gpunvme_cqe, cid) == 12, "CID is in dword 3");
@@ -235,7 +235,7 @@ enum gpunvme_cns { /* Identify, CDW10[7:0] (Base Specification 5.17) */
 	GPUNVME_CNS_ACTIVE_NS_LIST = 0x02,
 	GPUNVME_CNS_NS_DESC_LIST = 0x03,
 	GPUNVME_CNS_CTRL_NVM = 0x06, /* of the NVM command set, whose identifier is 0 */
-	GPUNVME_CNS_NS_COMMON = 0x08, /* of any command set; since 2.0 */
+	GPUNVME_CNS_NS_COMMON = 0x08, /* of any command set, since 2.0 */
 	GPUNVME_CNS_ALLOCATED_NS_LIST = 0x10
 };
 
@@ -273,7 +273,7 @@ enum gpunvme_fid { /* Features, CDW10[7:0] (Base Specification 5.27.1) */
 #define GPUNVME_VWC_WCE 0x00000001u
 #define GPUNVME_COALESCING_THR_0B 0x000000ffu /* completions of an interrupt */
 #define GPUNVME_COALESCING_TIME 0x0000ff00u   /* how long one may wait, units of 100 us */
-#define GPUNVME_ATOMICITY_DN 0x00000001u /* only what is written whole over a loss of power counts */
+#define GPUNVME_ATOMICITY_DN 0x00000001u /* DN: only AWUPF counts, not AWUN */
 #define GPUNVME_VECTOR_IV 0x0000ffffu
 #define GPUNVME_VECTOR_CD 0x00010000u /* coalescing is off for it */
 
@@ -361,7 +361,7 @@ enum gpunvme_sc { /* status code type in bits 10:8, code in bits 7:0 */
 	GPUNVME_SC_COMPARE_FAILURE = 0x285,
 	GPUNVME_SC_ACCESS_DENIED = 0x286,
 	GPUNVME_SC_DEALLOCATED = 0x287,
-	/* Of the way to a drive: the host itself may say so, as Linux does for drives that it passes commands on to. */
+	/* Path related: the host itself may report them, as Linux does for drives that it passes commands to. */
 	GPUNVME_SC_PATH_INTERNAL = 0x300,
 	GPUNVME_SC_ANA_LOSS = 0x301,
 	GPUNVME_SC_ANA_INACCESSIBLE = 0x302,
@@ -371,19 +371,19 @@ enum gpunvme_sc { /* status code type in bits 10:8, code in bits 7:0 */
 	GPUNVME_SC_HOST_ABORTED = 0x371
 };
 
-/* ---- Identify data structures (Base Specification 5.17.2); unused bytes are reserved arrays ---- */
+/* ---- Identify data structures (Base Specification 5.17.2). Unused bytes are reserved arrays ---- */
 
 struct gpunvme_power_state { /* Power State Descriptor */
 	uint16_t mp;
 	uint8_t reserved2;
 	uint8_t flags;
-	uint32_t enlat; /* us to go there, at most; 0: it does not say, and so is the next */
-	uint32_t exlat; /* us to come back */
-	uint8_t rrt, rrl, rwt, rwl; /* ranks among its states: throughput and latency of reads and of writes; 0 is the best */
+	uint32_t enlat; /* most us to enter it. 0: not reported, as for the next */
+	uint32_t exlat; /* most us to leave it */
+	uint8_t rrt, rrl, rwt, rwl; /* ranks among its states: throughput and latency of reads and of writes. 0 is the best */
 	uint8_t reserved16[16];
 };
 GPUNVME_STATIC_ASSERT(sizeof(struct gpunvme_power_state) == 32, "a power state descriptor is 32 bytes");
-#define GPUNVME_PSD_NOPS 0x02u /* no I/O command is carried out there: one ends the state */
+#define GPUNVME_PSD_NOPS 0x02u /* no I/O command is carried out in it: one ends the state */
 
 struct gpunvme_id_ctrl {
 	uint16_t vid;
@@ -394,11 +394,11 @@ struct gpunvme_id_ctrl {
 	uint8_t rab;
 	uint8_t ieee[3];
 	uint8_t cmic;
-	uint8_t mdts; /* largest transfer: (4096 << CAP.MPSMIN) << mdts bytes; 0 = no limit */
+	uint8_t mdts; /* largest transfer: (4096 << CAP.MPSMIN) << mdts bytes. 0: no limit */
 	uint16_t cntlid;
 	uint32_t ver;
 	uint32_t rtd3r;
-	uint32_t rtd3e; /* microseconds a normal shutdown may take; 0 = not reported */
+	uint32_t rtd3e; /* microseconds of a normal shutdown. 0: not reported */
 	uint32_t oaes;
 	uint32_t ctratt;
 	uint8_t reserved100[11];
@@ -416,11 +416,11 @@ struct gpunvme_id_ctrl {
 	uint16_t wctemp;
 	uint16_t cctemp;
 	uint16_t mtfa;
-	uint32_t hmpre; /* host memory buffer that it would like, units of 4 KiB; 0: it wants none */
-	uint32_t hmmin; /* and needs at least */
+	uint32_t hmpre; /* host memory buffer that it prefers, units of 4 KiB. 0: none */
+	uint32_t hmmin; /* least host memory buffer, units of 4 KiB */
 	uint8_t reserved280[52];
-	uint32_t hmminds; /* a piece of it has at least so many units of 4 KiB; 0: no limit, as below */
-	uint16_t hmmaxd;  /* and there are at most so many pieces */
+	uint32_t hmminds; /* least piece of it, units of 4 KiB. 0: no limit, as below */
+	uint16_t hmmaxd;  /* most pieces of it */
 	uint8_t reserved338[174];
 	uint8_t sqes; /* required size in bits 3:0, maximum in bits 7:4, as powers of two */
 	uint8_t cqes;
@@ -441,7 +441,7 @@ struct gpunvme_id_ctrl {
 	char subnqn[256];
 	uint8_t reserved1024[1024];
 	struct gpunvme_power_state psd[32]; /* npss_0b + 1 of them count */
-	uint8_t vs[1024]; /* its vendor's own */
+	uint8_t vs[1024]; /* vendor specific */
 };
 GPUNVME_STATIC_ASSERT(offsetof(struct gpunvme_id_ctrl, psd) == 2048, "PSD0 is at byte 2048");
 GPUNVME_STATIC_ASSERT(sizeof(struct gpunvme_id_ctrl) == 4096, "Identify Controller is 4096 bytes");
@@ -457,7 +457,7 @@ GPUNVME_STATIC_ASSERT(offsetof(struct gpunvme_id_ctrl, subnqn) == 768, "SUBNQN i
 
 #define GPUNVME_OACS_FORMAT 0x0002u /* has Format NVM */
 #define GPUNVME_OACS_NS_MGMT 0x0008u
-#define GPUNVME_FNA_FORMAT_ALL 0x01u /* which takes all namespaces of the subsystem */
+#define GPUNVME_FNA_FORMAT_ALL 0x01u /* Format NVM formats all namespaces of the subsystem */
 #define GPUNVME_ONCS_COMPARE 0x0001u
 #define GPUNVME_ONCS_DSM 0x0004u
 #define GPUNVME_ONCS_WRITE_ZEROES 0x0008u
@@ -478,7 +478,7 @@ GPUNVME_STATIC_ASSERT(sizeof(struct gpunvme_id_ctrl_nvm) == 4096, "Identify Cont
 
 struct gpunvme_lbaf {
 	uint16_t ms;   /* metadata bytes per block */
-	uint8_t lbads; /* block size as a power of two; below 9 the format is not available */
+	uint8_t lbads; /* block size as a power of two. Below 9 the format is not available */
 	uint8_t rp;
 };
 GPUNVME_STATIC_ASSERT(sizeof(struct gpunvme_lbaf) == 4, "LBA format is 4 bytes");
@@ -496,8 +496,8 @@ struct gpunvme_id_ns { /* NVM Command Set Specification 4.1.5.1 */
 	uint8_t nmic;
 	uint8_t rescap;
 	uint8_t fpi;
-	uint8_t dlfeat; /* bits 2:0: what deallocated blocks read as */
-	uint16_t nawun_0b; /* 0: as AWUN of the controller, and so is the next */
+	uint8_t dlfeat; /* bits 2:0: content of deallocated blocks */
+	uint16_t nawun_0b; /* 0: as AWUN of the controller. The next: as AWUPF */
 	uint16_t nawupf_0b;
 	uint16_t nacwu_0b;
 	uint16_t nabsn_0b; /* 0: no boundary */
@@ -529,8 +529,8 @@ GPUNVME_STATIC_ASSERT(offsetof(struct gpunvme_id_ns, lbaf) == 128, "LBAF0 is at 
 #define GPUNVME_FLBAS_INDEX_LOW 0x0fu
 #define GPUNVME_FLBAS_EXTENDED 0x10u /* metadata is transferred at the end of each block */
 #define GPUNVME_FLBAS_INDEX_HIGH 0x60u
-#define GPUNVME_DPS_TYPE 0x07u /* of protection information; 0: none */
-#define GPUNVME_DLFEAT_READ 0x07u /* 0: not told, 1: zeroes, 2: ones */
+#define GPUNVME_DPS_TYPE 0x07u /* of protection information. 0: none */
+#define GPUNVME_DLFEAT_READ 0x07u /* 0: not reported, 1: zeroes, 2: ones */
 #define GPUNVME_NSATTR_WP 0x01u
 #define GPUNVME_NSFEAT_ATOMICS 0x02u /* NAWUN, NAWUPF and NACWU count */
 #define GPUNVME_NSFEAT_OPTIMAL 0x10u /* NPWG, NPWA, NPDG, NPDA and NOWS count */
@@ -554,7 +554,7 @@ struct gpunvme_error_log { /* Base Specification 5.16.1.2 */
 };
 GPUNVME_STATIC_ASSERT(sizeof(struct gpunvme_error_log) == 64, "error log entry is 64 bytes");
 
-struct gpunvme_smart_log { /* Base Specification 5.16.1.3; 128-bit counters as two quadwords, low first */
+struct gpunvme_smart_log { /* Base Specification 5.16.1.3. 128-bit counters are two quadwords, low first */
 	uint8_t critical_warning;
 	uint8_t temperature[2]; /* kelvin, little endian, not aligned */
 	uint8_t avail_spare;
