@@ -56,7 +56,7 @@ int main(int argc, char **argv)
 		return 2;
 	}
 	o.machine = machine_name(&o.groups);
-	return time_parts((struct point){ "ours", "one lane", 1, 1, 1, 64, times_32, PER_LANE, SERVE_COUNT }, &o) +
+	return time_parts((struct point){ "ours", "one thread", 1, 1, 1, 64, times_32, PER_LANE, SERVE_COUNT }, &o) +
 	       time_parts((struct point){ "ours", "one wave", 1, 1, 32, 64, times_32, PER_LANE, SERVE_COUNT }, &o) +
 	       time_parts((struct point){ "ours", "one command of a wave", 1, 1, 32, 64, wave_one_times, PER_WAVE, SERVE_COUNT }, &o) != 0;
 }

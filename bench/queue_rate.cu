@@ -50,8 +50,8 @@ static int run_rates(const struct options *o)
 		{ "ours", "32 queues, one multiprocessor", 32, 1, 1024, 1024, lanes_1024, PER_LANE, SERVE_COUNT },
 		{ "ours", "32 queues", 32, 128, 512, 1024, lanes_512, PER_LANE, SERVE_COUNT },
 		{ "ours", "128 queues", 128, all, 512, 1024, lanes_512, PER_LANE, SERVE_COUNT },
-		{ "ours", "128 queues, one lane at a time", 128, all, 512, 1024, alone_512, PER_LANE, SERVE_COUNT },
-		{ "ours", "128 queues, one lane of a wave", 128, all, 512, 1024, one_lane_512, PER_WAVE, SERVE_COUNT },
+		{ "ours", "128 queues, one thread at a time", 128, all, 512, 1024, alone_512, PER_LANE, SERVE_COUNT },
+		{ "ours", "128 queues, one thread of a wave", 128, all, 512, 1024, one_lane_512, PER_WAVE, SERVE_COUNT },
 		{ "ours", "128 queues, one command a wave", 128, all, 512, 1024, wave_one_512, PER_WAVE, SERVE_COUNT },
 		{ "ours", "4 queues of depth 2", 4, 4, 256, 2, lanes_512, PER_LANE, SERVE_COUNT },
 		{ "ours", "4 queues of depth 16", 4, 4, 256, 16, lanes_512, PER_LANE, SERVE_COUNT },
@@ -153,7 +153,7 @@ static int run_latency(const struct options *o)
 	uint32_t i;
 
 	for (i = 0; i < 2; i++) {
-		const char *name = lanes[i] > 1 ? "one wave" : "one lane";
+		const char *name = lanes[i] > 1 ? "one wave" : "one thread";
 
 		bad += time_point((struct point){ "ours", name, 1, 1, lanes[i], 64, times_32, PER_LANE, SERVE_COUNT }, o);
 		bad += time_point((struct point){ "block-drain", name, 1, 1, lanes[i], 64, block_drain_times, PER_LANE, SERVE_COUNT }, o);
@@ -198,8 +198,8 @@ static int compare_late(struct point p, uint32_t handles, uint32_t together, con
 
 static int run_head_of_line(const struct options *o)
 {
-	struct point lane = { "ours", "one lane of a wave", 1, 512, 32, 1024, one_lane_512, PER_WAVE, SERVE_COUNT };
-	struct point handles = { "ours", "one lane, 16 handles", 1, 64, 32, 1024, handles_32, PER_WAVE, SERVE_COUNT };
+	struct point lane = { "ours", "one thread of a wave", 1, 512, 32, 1024, one_lane_512, PER_WAVE, SERVE_COUNT };
+	struct point handles = { "ours", "one thread, 16 handles", 1, 64, 32, 1024, handles_32, PER_WAVE, SERVE_COUNT };
 	struct point wave = { "ours", "wave", 1, 32, 32, 1024, wave_512, PER_LANE, SERVE_COUNT };
 	struct point block = { "ours", "block of 128", 1, 8, 128, 1024, block_256, PER_LANE, SERVE_COUNT };
 	struct point drain = { "block-drain", "block of 512", 1, 1, 512, 1024, block_drain_1024, PER_LANE, SERVE_COUNT };

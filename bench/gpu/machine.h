@@ -174,7 +174,7 @@ static inline void local_read(void *to, uint64_t from, size_t bytes)
 static inline const char *machine_name(int *groups)
 {
 	*groups = 2;
-	return "CPU threads as lanes";
+	return "CPU threads as GPU threads";
 }
 
 static inline void machine_prepare(kernel_fn kernel)
