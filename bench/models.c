@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the models of drives do in virtual time, and what others measured of these drives: the data of docs/results/drive-models.md.
+ * What the models of drives do in virtual time, and what others measured of these drives: data of docs/results/emulated-drives.md.
  *
  *   models > docs/results/drive-models.json && bench/plot docs/results/drive-models.json
  */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * fio's external engine: each job is a CPU thread that submits to a queue of its own and polls. docs/performance.md has its use.
+ * fio's external engine: each job is a CPU thread that submits to a queue of its own and polls. docs/guide.md has its use.
  *
  * fio asks for the size of a drive before it starts jobs, which are processes, or threads with --thread; a controller has one
  * owner, so jobs that share a controller are threads.

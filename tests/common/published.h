@@ -18,7 +18,7 @@ struct published {
 	unsigned depth;
 	uint32_t bytes;
 	double iops, mean_us, p99_us;
-	double off[3]; /* per cent by which the model is off, where that is more than it should be: docs/results/drive-models.md */
+	double off[3]; /* per cent by which the model is off, where that is more than it should be: docs/results/emulated-drives.md */
 };
 
 static const struct published published[] = {

@@ -195,7 +195,7 @@ def alone(found, rule):
 
 
 def summary(rows, speeds):
-    """The tables of docs/results/gfx-plants.md, of each rule alone."""
+    """The tables of docs/results/gfx.md, of each rule alone."""
     names = [rule for rule in RULES if rule != "none"]
     lines = ["| target | CPU seconds for a seed of all scenarios | million instructions a second |", f"|{'---|' * 3}"]
     lines += [f"| {target} | {seconds} | {rate} |" for target, seconds, rate in speeds]

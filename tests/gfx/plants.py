@@ -293,7 +293,7 @@ def read_rows(path):
 
 
 def summary(rows):
-    """The table of docs/results/gfx-plants.md."""
+    """The table of docs/results/gfx.md."""
     rows = {key: row for key, row in rows.items() if key[1] != "none"}
     lines = ["| target | mistakes | found without WAITS | with WAITS | seeds until the last of them, without | with |", f"|{'---|' * 6}"]
     for target in dict.fromkeys(target for target, _ in rows):

@@ -11,7 +11,7 @@
 * a lane that frees an identifier, which it does when it has its result, has acquired for itself on every path.
 
 Then mistakes are planted in a copy of the headers; each must be noticed for every family where it makes a difference.
-Exit status 0, 1, or 77 when no compiler is there. --table prints the figures of docs/results/cpu.md.
+Exit status 0, 1, or 77 when no compiler is there. --table prints the figures of docs/results/gfx.md.
 """
 import argparse
 import collections

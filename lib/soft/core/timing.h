@@ -57,7 +57,7 @@ struct gnv_soft_model {
 	struct gnv_soft_parts parts;
 };
 
-/* A drive of which a curve is published (docs/results/drive-models.md). */
+/* A drive of which a curve is published (docs/results/emulated-drives.md). */
 struct gnv_soft_named {
 	const char *name;
 	uint64_t link;
