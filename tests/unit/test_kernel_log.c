@@ -134,7 +134,7 @@ static void test_begin(void **state)
 	reader = kernel_log_begin(name);
 	assert_int_equal(reader, -ENOENT);
 	list = hear(&json);
-	assert_non_null(strstr(line(list, 0), "No such file or directory; run it as root"));
+	assert_non_null(strstr(line(list, 0), "No such file or directory: run it as root"));
 	json_object_put(json);
 }
 

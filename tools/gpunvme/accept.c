@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * gpunvme accept: does this drive do what this library asks of drives, and how well? Ten minutes, a line for each row, and a file
- * in JSON for docs/drives.md. Writes only to a drive that is empty, and only with --yes.
+ * gpunvme accept: test whether a drive does all that this library needs, and measure its speed. It takes ten minutes, prints a line
+ * for each row, and writes a JSON file for docs/drives.md. It writes only to an empty drive, and only with --yes.
  */
 #include "accept.h"
 #include "blank.h"
@@ -124,7 +124,7 @@ static void run_row(struct accept *a, struct watch *w, const struct row *row, co
 		*dead = "interrupted";
 	if (*dead) {
 		verdict = ACCEPT_SKIPPED;
-		accept_say(a, "not asked: %s", *dead);
+		accept_say(a, "not run: %s", *dead);
 	} else if (ret) {
 		verdict = accept_fail(a, "%s", why(ret));
 		*dead = "no queue works any more";
@@ -149,7 +149,7 @@ static int run_rows(struct accept *a)
 	watch_start(&w, a);
 	for (size_t i = 0; i < ROWS; i++) {
 		if (rows[i].run == row_reformat)
-			watch_end(&w); /* nobody knows how long it takes, and the next one asks */
+			watch_end(&w); /* its time has no bound, and the next row asks a question */
 		run_row(a, &w, &rows[i], &dead);
 	}
 	pthread_mutex_destroy(&w.lock);
@@ -166,7 +166,7 @@ static int finish_report(struct accept *a)
 	ret = accept_save(a);
 	if (ret)
 		return failed("cannot write '%s': %s", a->output, strerror(-ret));
-	printf("%" PRIu64 " of %zu rows failed; %s has it all: please send it in (docs/drives.md)\n", bad, ROWS, a->output);
+	printf("%" PRIu64 " of %zu rows failed. The report is %s. Please send it in (docs/drives.md)\n", bad, ROWS, a->output);
 	return bad || interrupted ? EXIT_FAILED : EXIT_DONE;
 }
 
@@ -196,11 +196,10 @@ static int check_blank(struct accept *a)
 	int status = read_ends(a, &first, &last);
 
 	if (status)
-		return failed("whether %s is empty is unknown: it cannot be read: %s; --read-only tests the rest", a->o.dev,
-			      accept_why(status));
+		return failed("%s cannot be read, so it may hold data: %s. Use --read-only to test the rest", a->o.dev, accept_why(status));
 	if (a->overwrite || blank_check(&first, &last, a->lba_size, seen))
 		return GO_ON;
-	return failed("%s, serial %s, %s, is not empty: there is %s; take another drive, or add --overwrite to lose that",
+	return failed("%s, serial %s, %s, is not empty: it holds %s. Use another drive, or --overwrite to lose the data",
 		      a->s.info.model, a->s.info.serial, human((double)a->s.ns.nblocks * a->lba_size), seen);
 }
 
@@ -235,7 +234,7 @@ static int inspect(struct accept *a)
 	int ret = accept_prepare(a);
 	char reason[320];
 
-	snprintf(reason, sizeof(reason), "%s", ret ? why(ret) : ""); /* what follows may fail, too */
+	snprintf(reason, sizeof(reason), "%s", ret ? why(ret) : ""); /* later calls may fail, too */
 	if (!a->data)
 		return failed("%s", reason); /* every row wants the buffer */
 	accept_describe(a);
@@ -244,10 +243,10 @@ static int inspect(struct accept *a)
 	if (a->area * a->lba_size < SMALLEST / 2)
 		return failed("the namespace is too small for this: %s at least", human(SMALLEST));
 	if (a->write)
-		ret = ret ? failed("whether %s is empty is unknown: %s; --read-only tests the rest", a->o.dev, reason) :
+		ret = ret ? failed("%s cannot be read, so it may hold data: %s. Use --read-only to test the rest", a->o.dev, reason) :
 			    check_blank(a);
 	else
-		ret = GO_ON; /* without a queue the rows tell why */
+		ret = GO_ON; /* without a queue the rows report why */
 	if (ret == GO_ON && a->write)
 		fprintf(stderr, "%s, serial %s, %s, is overwritten\n", a->s.info.model, a->s.info.serial,
 			human((double)a->s.ns.nblocks * a->s.ns.lba_size));
@@ -307,8 +306,8 @@ int verb_accept(int argc, char **argv)
 		{ "overwrite", OPTION_FLAG, &a.overwrite, 0, NULL, "continue if the drive is not empty" },
 		{ "seconds", OPTION_U32, &seconds, 1, "N", "length of the whole run (default 600)" },
 		{ "formats", OPTION_FLAG, &a.formats, 0, NULL, "format to each block size of the drive, and back" },
-		{ "power", OPTION_FLAG, &a.power, 0, NULL, "ask for a loss of power at the end, even without a terminal" },
-		{ "after", OPTION_TEXT, &a.after, 0, "FILE", "after a loss of power: only verify what is durable by FILE" },
+		{ "power", OPTION_FLAG, &a.power, 0, NULL, "test a loss of power at the end, even without a terminal" },
+		{ "after", OPTION_TEXT, &a.after, 0, "FILE", "after a loss of power: only verify the blocks that FILE calls durable" },
 		{ "output", OPTION_TEXT, &a.output, 0, "FILE", "the report (default gpunvme-accept.json)" },
 		{ "force", OPTION_FLAG, &a.replace, 0, NULL, "replace the report if it exists" },
 		OPTION_VERBOSE(&a.o),

@@ -12,7 +12,7 @@
 #include <gpunvme/device.h>
 
 #define UNIT (16 * KIB) /* of one command: pages enough for a list */
-#define WARM_UP 8	/* commands of each lane before something is done to them */
+#define WARM_UP 8	/* commands of each thread before the disturbance */
 #define SHIFTS 1024	/* places of a unit in its part of the buffer, 4 bytes apart */
 #define NONE UINT32_MAX
 
@@ -22,8 +22,8 @@ struct lane {
 	uint64_t lba;	      /* of its first unit */
 	uint64_t place;	      /* of its part of the buffer */
 	uint64_t *generation; /* of each unit, as it was acknowledged last */
-	char *known;	      /* what all units hold, when nothing is written */
-	uint32_t pending;     /* the unit that was being written when the lane ended */
+	char *known;	      /* contents of all units, if nothing is written */
+	uint32_t pending;     /* the unit that was being written when the thread ended */
 	uint64_t done, before, seed;
 	int status;
 	char wrong[240];
@@ -32,11 +32,11 @@ struct lane {
 struct churn {
 	struct accept *a;
 	struct lane *lane;
-	uint32_t lanes, units; /* of each lane */
+	uint32_t lanes, units; /* of each thread */
 	uint32_t unit_blocks;
 	uint32_t commands;
 	double end;
-	int stop, ended; /* atomic: lanes have to end; some have */
+	int stop, ended; /* atomic: threads have to end, and some have ended */
 	int (*act)(struct accept *a);
 	int act_ret;
 	char act_why[320];
@@ -60,7 +60,7 @@ static struct stamp stamp_of(const struct lane *l, uint32_t unit, uint64_t gener
 	return (struct stamp){ .run = l->c->a->run, .lba = l->lba + (uint64_t)unit * l->c->unit_blocks, .generation = generation };
 }
 
-/* ---- On a lane ---- */
+/* ---- In a thread ---- */
 
 static int write_unit(struct lane *l, uint32_t unit)
 {
@@ -148,7 +148,7 @@ static void first_kernel(void *arg)
 	}
 }
 
-/* What a reset has cut off is old or new, block by block; then it is written again. */
+/* Accept old or new data in each block of a write that a reset cut off. Then write it again. */
 static int settle(struct lane *l)
 {
 	const struct churn *c = l->c;
@@ -235,7 +235,7 @@ static int report(struct churn *c, int cut_off)
 			return accept_fail(c->a, "%s", l->wrong);
 		if (l->status && !(cut_off && (code == -GPUNVME_ESHUTDOWN || code == GPUNVME_SC_ABORT_REQUESTED ||
 					       code == GPUNVME_SC_ABORT_SQ_DELETED)))
-			return accept_fail(c->a, "a command of lane %u: %s", i, accept_why(l->status));
+			return accept_fail(c->a, "a command of thread %u: %s", i, accept_why(l->status));
 	}
 	return ACCEPT_PASSED;
 }
@@ -247,7 +247,7 @@ static int launch(struct churn *c, void (*kernel)(void *arg), int cut_off)
 	for (uint32_t i = 0; i < c->lanes; i++)
 		c->lane[i].status = 0;
 	ret = gpunvme_cpu_launch(c->lanes, 1, kernel, c);
-	return ret ? accept_fail(c->a, "cannot run %u lanes: %s", c->lanes, strerror(-ret)) : report(c, cut_off);
+	return ret ? accept_fail(c->a, "cannot run %u threads: %s", c->lanes, strerror(-ret)) : report(c, cut_off);
 }
 
 struct churn *churn_open(struct accept *a, uint32_t lanes)
@@ -329,7 +329,7 @@ int churn_run(struct churn *c, uint32_t commands, double seconds, int (*act)(str
 	if (act && pthread_create(&thread, NULL, act_main, c))
 		return accept_fail(c->a, "no thread could be started");
 	ret = launch(c, churn_kernel, act != NULL);
-	__atomic_store_n(&c->ended, 1, __ATOMIC_RELEASE); /* where no lane could start nobody else says so */
+	__atomic_store_n(&c->ended, 1, __ATOMIC_RELEASE); /* needed if no thread could start */
 	if (act)
 		pthread_join(thread, NULL);
 	return c->act_ret ? accept_fail(c->a, "%s", c->act_why) : ret;

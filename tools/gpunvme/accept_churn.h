@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Lanes that write and read at random places, each in blocks of its own, and know what every block must hold: through resets, too,
- * where a write that was cut off leaves the old or the new.
+ * Threads that write and read at random places, each in its own blocks. Each knows the contents of its blocks, also after resets: a
+ * write that was cut off leaves the old or the new data.
  */
 #ifndef GPUNVME_ACCEPT_CHURN_H
 #define GPUNVME_ACCEPT_CHURN_H
@@ -10,22 +10,21 @@
 
 struct churn;
 
-/* @lanes at most, and at least one; writes all of their blocks once. NULL: a->text says why. */
+/* Start with at most @lanes threads, and write all of their blocks once. Return: NULL with the reason in a->text. */
 struct churn *churn_open(struct accept *a, uint32_t lanes);
 uint32_t churn_lanes(const struct churn *c);
 void churn_close(struct churn *c);
 
-/* The queue that lane @i uses from now on; before that it is the standing one. */
+/* Set the queue of thread @i for the next runs. It begins with the standing queue. */
 void churn_use(struct churn *c, uint32_t i, const struct gpunvme_dq *dq);
 
 /*
- * Runs the lanes: until each has done @commands, or for @seconds if that is 0; with @act, until that has returned, which a thread
- * calls when each lane has done some. Return: ACCEPT_PASSED or ACCEPT_FAILED; a status of queues that end is no failure when @act
- * was there.
+ * Run the threads: until each has done @commands, or for @seconds if that is 0. A thread calls @act after each has done some, and
+ * the run ends when @act returns. Return: ACCEPT_PASSED or ACCEPT_FAILED. With @act, a status of queues that end is no failure.
  */
 int churn_run(struct churn *c, uint32_t commands, double seconds, int (*act)(struct accept *a));
 
-/* Does every block hold what it must? What was being written when its lane ended is settled. Return: as above. */
+/* Verify every block. A write that was cut off may have left old or new data. Return: as above. */
 int churn_verify(struct churn *c);
 
 /* Commands so far. */

@@ -8,7 +8,7 @@
 #include <time.h>
 
 #define TRIES 3
-#define SLACK_US 1000.0 /* that a lane may take to begin */
+#define SLACK_US 1000.0 /* until a thread has begun */
 
 static void sleep_us(uint32_t us)
 {
@@ -17,7 +17,7 @@ static void sleep_us(uint32_t us)
 	nanosleep(&nap, NULL);
 }
 
-/* The last power state without I/O of which the drive says how long it takes; 0: none. */
+/* The last power state without I/O whose latencies the drive reports, or 0. */
 static unsigned deepest(const struct gpunvme_id_ctrl *id)
 {
 	unsigned state = id->npss_0b < 32 ? id->npss_0b : 31;
@@ -66,7 +66,7 @@ static int judge(struct accept *a, const struct gpunvme_power_state *psd, unsign
 	put_real(a->figures, "wake_claimed_us", claim, 0);
 	if (woken <= claim + awake + SLACK_US)
 		return ACCEPT_PASSED;
-	snprintf(a->text + at, sizeof(a->text) - at, "; from power state %u it wakes up in %.0f us, and claims %.0f", state, woken, claim);
+	snprintf(a->text + at, sizeof(a->text) - at, ", from power state %u it wakes up in %.0f us, and claims %.0f", state, woken, claim);
 	return ACCEPT_LIMIT;
 }
 

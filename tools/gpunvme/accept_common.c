@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What all rows of gpunvme accept use: the session, the standing queue, transfers, sentences, and the file of the report. */
+/* Shared by all rows of gpunvme accept: the session, the standing queue, transfers, messages, and the file of the report. */
 #include "accept.h"
 #include "lists.h"
 
@@ -16,7 +16,7 @@
 
 #include <gpunvme/device.h>
 
-/* ---- What a row says ---- */
+/* ---- Messages of a row ---- */
 
 int accept_say(struct accept *a, const char *format, ...)
 {

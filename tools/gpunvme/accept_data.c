@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Rows about data: what one command moves, from where to where. Each transfer is compared with the same blocks moved a page at a
- * time, for which no drive needs a PRP list; those that were written bear stamps, so that a block in the wrong place says so.
+ * Rows about data: sizes and addresses of one command. Each transfer is compared with the same blocks moved a page at a time, for
+ * which no drive needs a PRP list. Written blocks bear stamps, so that a block in the wrong place is recognized.
  */
 #include "accept.h"
 
@@ -86,7 +86,7 @@ static int is_untouched(const char *bytes)
 	return 1;
 }
 
-/* Reads the blocks with one call, and compares with what the safe way has brought. */
+/* Read the blocks with one call, and compare with the data that was read page by page. */
 static int check_read(struct accept *a, uint64_t lba, uint32_t nblocks, uint64_t offset)
 {
 	const size_t len = (size_t)nblocks * a->lba_size;
@@ -124,7 +124,7 @@ static const char *how(const struct accept *a)
 	return a->write ? "written and read" : "read";
 }
 
-/* ---- What the drive says of itself ---- */
+/* ---- Reports of the drive ---- */
 
 int row_state(struct accept *a)
 {
@@ -179,7 +179,7 @@ int row_lists(struct accept *a)
 		return ret;
 	put_text(a->figures, "lists", a->s.info.lists);
 	put_count(a->figures, "transfers", n);
-	accept_say(a, "%u transfers %s through lists all over a page; the drive gets \"%s\"", n, how(a), a->s.info.lists);
+	accept_say(a, "%u transfers %s through lists all over a page, PRP lists \"%s\"", n, how(a), a->s.info.lists);
 	return strcmp(a->s.info.lists, "any") ? ACCEPT_LIMIT : ACCEPT_PASSED;
 }
 
@@ -200,7 +200,7 @@ int row_sizes(struct accept *a)
 	ret = accept_check(a, 0, most < a->dq.max_blocks ? most : a->dq.max_blocks, 0);
 	put_count(a->figures, "largest_command", (uint64_t)a->dq.max_blocks * a->lba_size);
 	if (ret == ACCEPT_PASSED)
-		accept_say(a, "%u sizes up to %u blocks %s; %u blocks are the most for one command", n + 1, most, how(a),
+		accept_say(a, "%u sizes up to %u blocks %s, one command moves %u blocks at most", n + 1, most, how(a),
 			   a->dq.max_blocks);
 	return ret;
 }
@@ -228,7 +228,7 @@ int row_alignments(struct accept *a)
 	return ret;
 }
 
-/* The last block, and what ends with it. */
+/* Transfers that end with the last block. */
 int row_edges(struct accept *a)
 {
 	static const uint32_t blocks[] = { 1, 2, 7, 8, 9, 64 };
@@ -244,7 +244,7 @@ int row_edges(struct accept *a)
 
 /* ---- Other commands ---- */
 
-/* What a block may hold after it was set to zero, or, by its own word, after it was deallocated, which is no more than a hint. */
+/* Whether a block may hold this after Write Zeroes or, as the drive reports it, after Deallocate, which is only a hint. */
 static bool may_hold(const struct accept *a, enum accept_op op, const char *block, const struct stamp *stamp)
 {
 	const uint32_t as = a->s.ns.deallocated;
@@ -275,7 +275,7 @@ static int check_middle(struct accept *a, enum accept_op op, const char *name, u
 		const struct stamp stamp = accept_stamp(a, i);
 
 		if (!may_hold(a, op, block, &stamp))
-			return accept_fail(a, "%s says that it succeeded, but block %u is %s", name, i,
+			return accept_fail(a, "%s succeeded, but block %u is %s", name, i,
 					   stamp_tell(block, a->lba_size, a->run, text));
 	}
 	if (stamp_check(back, a->lba_size, &first, n) == n &&
@@ -284,7 +284,7 @@ static int check_middle(struct accept *a, enum accept_op op, const char *name, u
 	return accept_fail(a, "%s of %u blocks from %u on has changed blocks next to them", name, n, n);
 }
 
-/* All that lanes have, but for Read and Write, which are in all other rows. Compare is none of them. */
+/* All commands of threads but Read and Write, which all other rows use, and Compare. */
 int row_commands(struct accept *a)
 {
 	const uint32_t n = a->area / 4 < 40 ? (uint32_t)(a->area / 4) : 40;

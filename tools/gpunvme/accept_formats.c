@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Rows about formats of blocks: which the drive has; and, with --formats, whether each of them works. The drive is formatted to one
- * after the other, and at the end to that which it came with, whatever has happened meanwhile. Only this program knows which that
- * was, so it says so before it begins. In between SIGINT and SIGTERM wait, and SIGHUP, SIGPIPE and SIGQUIT are ignored. Format goes
- * to a controller that was opened without reading from it: the way back needs no format that works, only a drive that takes it.
+ * Rows about block formats: those that the drive has and, with --formats, whether each of them works. The drive is formatted to
+ * each in turn, and at the end to its first format, whatever happens. Only this program knows the first format, so it prints it
+ * before it begins. Until the end SIGINT and SIGTERM wait, and SIGHUP, SIGPIPE and SIGQUIT are ignored. The controller of Format
+ * NVM was opened without reading from it, so the way back works even if the current format does not.
  */
 #include "accept.h"
 
@@ -21,7 +21,7 @@
 
 /* ---- Which there are ---- */
 
-/* What the namespace is like now, and which of its formats is in use. */
+/* Identify the namespace, and find the format in use. */
 static int ask_namespace(struct accept *a, struct gpunvme_id_ns *id, unsigned *now)
 {
 	const struct gpunvme_sqe cmd = { .opc = GPUNVME_ADMIN_IDENTIFY, .nsid = a->s.ns.nsid };
@@ -82,7 +82,7 @@ int row_formats(struct accept *a)
 	put_count(a->figures, "boundary", a->s.ns.boundary);
 	put_count(a->figures, "atomic", a->s.ns.atomic);
 	put_count(a->figures, "atomic_power", a->s.ns.atomic_power);
-	add(a, " bytes%s", !others ? "" : a->formats ? "; row reformat tries others" : "; others were not tried: --formats does");
+	add(a, " bytes%s", !others ? "" : a->formats ? ", row reformat tries others" : ", others were not tried: use --formats");
 	return ACCEPT_PASSED;
 }
 
@@ -114,7 +114,7 @@ static int has_others(const struct trial *t)
 	return 0;
 }
 
-/* Namespaces of the subsystem, those included that no controller has; many if that is unknown. */
+/* Namespaces of the subsystem, including those without a controller. Many if that is unknown. */
 static uint32_t namespaces(struct accept *a, const struct gpunvme_id_ctrl *id)
 {
 	const struct gpunvme_sqe cmd = { .opc = GPUNVME_ADMIN_IDENTIFY, .cdw10 = GPUNVME_CNS_ALLOCATED_NS_LIST };
@@ -129,7 +129,7 @@ static uint32_t namespaces(struct accept *a, const struct gpunvme_id_ctrl *id)
 	return n;
 }
 
-/* Fills in what there is to try. Return: a verdict; ACCEPT_PASSED: it may begin. */
+/* Fill in the formats to try. Return: a verdict. ACCEPT_PASSED: the trial may begin. */
 static int begin(struct trial *t)
 {
 	const struct gpunvme_sqe cmd = { .opc = GPUNVME_ADMIN_IDENTIFY, .cdw10 = GPUNVME_CNS_CTRL };
@@ -288,7 +288,7 @@ static void try_format(struct trial *t, unsigned format)
 		 1u << t->id.lbaf[format].lbads, format, took, a->text);
 }
 
-/* The drive as it came, by its own word. Twice, as the first may be what brings it back to life. Return: 0 or what failed. */
+/* Format the drive to its first format. Twice, because the first command may only revive it. Return: 0 or an error. */
 static int put_back(struct trial *t)
 {
 	struct gpunvme_id_ns id;
@@ -304,7 +304,7 @@ static int put_back(struct trial *t)
 			ret = accept_reconnect(t->a);
 			if (!ret)
 				ret = ask_namespace(t->a, &id, &now);
-			snprintf(t->cause, sizeof(t->cause), "%s", ret ? why(ret) : "it says that it did, and is in another");
+			snprintf(t->cause, sizeof(t->cause), "%s", ret ? why(ret) : "Format NVM succeeded, but the drive is in another format");
 		}
 		if (!ret && now == t->came && id.nsze == t->id.nsze && id.dps == t->id.dps)
 			return 0;
@@ -318,7 +318,7 @@ static int try_all(struct trial *t)
 	struct accept *a = t->a;
 	const uint32_t size = a->lba_size;
 
-	fprintf(stderr, "%s, serial %s, is formatted now; if this is cut off: nvme format --namespace-id=%u --lbaf=%u\n",
+	fprintf(stderr, "%s, serial %s, is formatted now. If this is cut off, run: nvme format --namespace-id=%u --lbaf=%u\n",
 		a->s.info.model, a->s.info.serial, t->nsid, t->came);
 	for (unsigned i = 0; i < count(&t->id) && t->worst != ACCEPT_FAILED && !interrupted; i++)
 		if (i != t->came && is_usable(&t->id.lbaf[i]))
@@ -328,11 +328,11 @@ static int try_all(struct trial *t)
 		accept_close_queue(a); /* nothing else is done to a drive in that state */
 		session_close(&a->s);
 		return accept_fail(a,
-				   "the drive is not in format %u (%u bytes) again, which it came with: %s; nvme format "
-				   "--namespace-id=%u --lbaf=%u%s",
+				   "the drive is not back in format %u (%u bytes): %s. Run: nvme format --namespace-id=%u "
+				   "--lbaf=%u%s",
 				   t->came, size, t->cause, t->nsid, t->came, t->lines);
 	}
-	accept_say(a, "%sformat %u (%u bytes) is back%s", interrupted ? "interrupted; " : "", t->came, size, t->lines);
+	accept_say(a, "%sformat %u (%u bytes) is back%s", interrupted ? "interrupted, " : "", t->came, size, t->lines);
 	return interrupted && t->worst == ACCEPT_PASSED ? ACCEPT_SKIPPED : t->worst;
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The row about a loss of power, which somebody has to bring about by hand: is what was flushed there afterwards, and are blocks
- * whole? The report says what was durable, and is on the disk of this machine before the drive is asked for more, so that the
- * machine may lose its power as well: `gpunvme accept ADDRESS --after FILE` verifies later.
+ * The row about a loss of power, which a person has to cause. It verifies that flushed data is still there, and that blocks are
+ * whole. The report says which blocks are durable, and is on the disk of this machine before the next write. So the machine may
+ * lose its power as well, and `gpunvme accept ADDRESS --after FILE` verifies later.
  */
 #include "accept.h"
 
@@ -18,16 +18,16 @@
 #define REGION (1 * MIB)
 #define MOST_BLOCKS 16 /* of one write */
 
-/* What the report says of it. */
+/* From the report. */
 struct promise {
 	uint64_t run, lba, blocks, durable; /* the generation that was flushed */
 	uint32_t lba_size, step;	    /* blocks of one write */
-	int whole;			    /* which the drive promises to have whole or not at all */
+	int whole;			    /* the drive guarantees that such a write is whole or not done */
 };
 
 /* ---- Asking ---- */
 
-/* One line from standard input, its first character; -1 where there is none. Nothing after it is read. */
+/* The first character of one line from standard input, or -1. Nothing after the line is read. */
 static int answer(const char *question)
 {
 	char first = 0, c = 0;
@@ -156,13 +156,13 @@ static int verify(struct accept *a, const struct promise *p)
 		if (p->whole && at % p->step && s.generation != generation)
 			return accept_fail(a,
 					   "the write of %u blocks from %" PRIu64
-					   " on is half there, and the drive promises that it is not",
+					   " on is torn, though the drive claims that it is atomic",
 					   p->step, p->lba + at - at % p->step);
 		generation = s.generation;
 		newer += s.generation > p->durable;
 	}
 	put_count(a->figures, "durable", p->blocks);
-	accept_say(a, "%" PRIu64 " flushed blocks are there and whole; %" PRIu64 " of them are newer", p->blocks, newer);
+	accept_say(a, "%" PRIu64 " flushed blocks are there and whole, %" PRIu64 " of them are newer", p->blocks, newer);
 	return ACCEPT_PASSED;
 }
 
@@ -172,7 +172,7 @@ static int reconnect(struct accept *a)
 	const int ret = accept_reconnect(a);
 
 	if (ret == -ENODEV)
-		return accept_fail(a, "the drive does not come back; once it does: gpunvme accept ADDRESS --after %s", a->output);
+		return accept_fail(a, "the drive does not come back. Once it does, run: gpunvme accept ADDRESS --after %s", a->output);
 	return ret ? accept_fail(a, "after the loss of power: %s", why(ret)) : ACCEPT_PASSED;
 }
 
@@ -199,16 +199,16 @@ int row_power(struct accept *a)
 	int ret;
 
 	if (!a->write || (!a->power && !isatty(STDIN_FILENO))) {
-		accept_say(a, a->write ? "not asked without a terminal: --power does" : "not asked: it writes");
+		accept_say(a, a->write ? "not run without a terminal: use --power" : "not run: it writes");
 		return ACCEPT_SKIPPED;
 	}
-	ret = answer("loss of power: press Enter, then cut the power of the drive, or of this machine, while it writes; s and "
-		     "Enter to skip");
+	ret = answer("loss of power: press Enter, then cut the power of the drive, or of this machine, while it writes. Press s and "
+		     "Enter to skip this");
 	if (ret == 's' || ret < 0) {
 		accept_say(a, "left out");
 		return ACCEPT_SKIPPED;
 	}
-	fprintf(stderr, "writing; cut the power now, and press Enter when the drive has it again\n");
+	fprintf(stderr, "writing. Cut the power now, and press Enter when the drive has power again\n");
 	ret = write_until_it_is_gone(a, &p);
 	if (ret || !p.durable)
 		return accept_fail(a, "%s", ret ? "the report cannot be written" : "no write was flushed before it was gone");
@@ -231,7 +231,7 @@ int row_after(struct accept *a)
 	if (load_promise(a, report, &p))
 		ret = verify(a, &p);
 	else
-		ret = accept_fail(a, "'%s' says nothing of this drive: was it the one, and was its power cut?", a->after);
+		ret = accept_fail(a, "'%s' has no blocks of this drive: use the report of this drive, after a loss of power", a->after);
 	json_object_put(report);
 	return ret;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Rows about queues: how many, how deep, full, aborted, recovered and reset under I/O; and the long run over all blocks. */
+/* Rows about queues: count, depth, full, aborted, recovered and reset under I/O, and the long run over all blocks. */
 #include "accept_churn.h"
 
 #include <errno.h>
@@ -14,7 +14,7 @@
 #define MANY 128
 #define SHORT 64
 #define LANES 32 /* that use queues at once: more threads than that only keep each other waiting */
-#define FEW 4	/* lanes on one queue */
+#define FEW 4	/* threads on one queue */
 #define ROUNDS 3
 #define SLOTS 64 /* of the buffer, that the commands of a full queue share */
 #define IN_FLIGHT 16
@@ -36,7 +36,7 @@ static void close_queues(struct queues *q)
 	free(q->dq);
 }
 
-/* All that are left, without the standing one; of very many short ones, or their rings would not fit what may be locked. */
+/* Open all other queues. If there are very many, make them short, so that their rings fit the limit of locked memory. */
 static int open_queues(struct accept *a, struct queues *q)
 {
 	struct gpunvme_queue_opts opts = GPUNVME_QUEUE_OPTS_INIT;
@@ -58,7 +58,7 @@ static int open_queues(struct accept *a, struct queues *q)
 	return ACCEPT_PASSED;
 }
 
-/* A lane has the queue after that of the lane before it; where lanes are fewer than queues they go round. */
+/* Give thread after thread a queue. With fewer threads than queues, go on until all queues were used. */
 static int use_queues(struct accept *a, const struct queues *q)
 {
 	struct churn *c = churn_open(a, q->count < LANES ? q->count + 1 : LANES);
@@ -101,7 +101,7 @@ struct fill {
 	int status;
 };
 
-/* Reads of one page each until the queue takes no more, then waits for all; the rings turn over. */
+/* Read one page with each command until the queue is full, then wait for all. The rings wrap around. */
 static void fill_kernel(void *arg)
 {
 	struct fill *f = arg;
@@ -143,7 +143,7 @@ static int fill_queue(struct accept *a, uint32_t depth)
 	free(f.req);
 	if (ret || f.status)
 		return accept_fail(a, "a full queue of %u entries: %s", depth, accept_why(ret ? ret : f.status));
-	/* One entry of a ring always stays free; more than a ring are commands that have ended and were not asked for. */
+	/* One entry of a ring always stays free. More than a ring: commands that have completed and were not waited for. */
 	if (f.filled < depth - 1 && f.filled < a->dq.cids)
 		return accept_fail(a, "a queue of %u entries took only %" PRIu64 " commands", depth, f.filled);
 	if (f.filled >= SLOTS && memcmp(a->data, a->data + ACCEPT_BACK, bytes) != 0)
@@ -174,7 +174,7 @@ int row_depths(struct accept *a)
 
 struct aborts {
 	struct accept *a;
-	uint32_t asked, done; /* commands that the drive says it has aborted; that ended so */
+	uint32_t asked, done; /* commands: reported as aborted, and with an aborted status */
 	int status;
 	char why[200];
 };
@@ -223,7 +223,7 @@ static void abort_kernel(void *arg)
 		x->status = ret;
 }
 
-/* A drive may end a command before it hears of it; then both say so. */
+/* A drive may complete a command before the abort arrives. Then both report success. */
 int row_abort(struct accept *a)
 {
 	struct aborts x = { .a = a };
@@ -233,7 +233,7 @@ int row_abort(struct accept *a)
 	if (ret || x.status)
 		return accept_fail(a, "%s", *x.why ? x.why : accept_why(ret ? ret : x.status));
 	if (x.done != x.asked) {
-		accept_say(a, "the drive says that it has aborted %u commands, and %u ended so", x.asked, x.done);
+		accept_say(a, "the drive reports %u commands as aborted, but %u have that status", x.asked, x.done);
 		return ACCEPT_LIMIT;
 	}
 	accept_say(a, "of %u reads in flight %u were aborted, the others ended well", IN_FLIGHT, x.done);
@@ -279,7 +279,7 @@ static int under_fire(struct accept *a, int (*act)(struct accept *a), const char
 			ret = churn_verify(c);
 	}
 	if (ret == ACCEPT_PASSED)
-		accept_say(a, "%u times with %u lanes at work, %.0f ms each: %s", ROUNDS, churn_lanes(c),
+		accept_say(a, "%u times with %u threads at work, %.0f ms each: %s", ROUNDS, churn_lanes(c),
 			   (now_s() - start) * 1e3 / ROUNDS, what);
 	if (c)
 		churn_close(c);
@@ -288,12 +288,12 @@ static int under_fire(struct accept *a, int (*act)(struct accept *a), const char
 
 int row_recover(struct accept *a)
 {
-	return under_fire(a, recover, "commands aborted, the queue deleted and made again; every block is right");
+	return under_fire(a, recover, "commands aborted, the queue deleted and made again, and every block is right");
 }
 
 int row_reset(struct accept *a)
 {
-	return under_fire(a, reset, "the controller reset; every block is right");
+	return under_fire(a, reset, "the controller reset, and every block is right");
 }
 
 /* ---- The long run ---- */

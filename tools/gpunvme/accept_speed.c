@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Rows about speed, and about what the drive says of its health before and after. */
+/* Rows about speed, and about the health log before and after. */
 #include "accept.h"
 #include "lists.h"
 
@@ -13,7 +13,7 @@
 #include <gpunvme/device.h>
 
 #define MOST_LANES 4
-#define SHARE 24.0 /* of the whole time, that one pattern gets */
+#define SHARE 24.0 /* of the whole time, for one pattern */
 #define MOST_S 25.0
 #define LEAST_S 0.1
 
@@ -24,7 +24,7 @@ static const struct pattern {
 } patterns[] = {
 	{ "write", 1, 0, 128 * 1024, 2, 8 }, { "write one", 1, 1, 4096, 1, 1 }, { "write many", 1, 1, 4096, MOST_LANES, 64 },
 	{ "read", 0, 0, 128 * 1024, 2, 8 },  { "read one", 0, 1, 4096, 1, 1 },	{ "read many", 0, 1, 4096, MOST_LANES, 64 },
-	{ "write liked", 1, 1, 0, 2, 8 },    { "write beside", 1, 1, 0, 2, 8 }, /* as it says that it likes them, and not so */
+	{ "write liked", 1, 1, 0, 2, 8 },    { "write beside", 1, 1, 0, 2, 8 }, /* aligned as the drive prefers, and misaligned */
 };
 enum { LIKED = 6, BESIDE };
 #define PATTERNS (sizeof(patterns) / sizeof(patterns[0]))
@@ -35,7 +35,7 @@ struct measure {
 	struct gpunvme_dq dq[MOST_LANES];
 	uint32_t queues;
 	uint64_t first, blocks; /* the window */
-	uint32_t liked;		/* blocks of a write that the drive likes; 0: it does not say, or likes any */
+	uint32_t liked;		/* blocks of a write that the drive prefers, or 0: no preference */
 	uint64_t written;	/* of its blocks, in order */
 	double per_s[PATTERNS], us[PATTERNS];
 };
@@ -104,12 +104,12 @@ static int status_of(const struct traffic *t)
 	return 0;
 }
 
-/* Reads what was written: a drive returns blocks that were never written without reading its media. */
+/* Read written blocks: a drive returns blocks that were never written without reading its media. */
 static void set_size(const struct measure *m, const struct pattern *p, struct traffic *t)
 {
 	uint64_t blocks = m->a->write && (p->random || !p->write) && m->written ? m->written : m->blocks;
 
-	if (blocks > m->blocks) /* which begins later than what was written */
+	if (blocks > m->blocks) /* the window of reads begins later */
 		blocks = m->blocks;
 	t->nblocks = !p->bytes ? m->liked : p->bytes < m->a->lba_size ? 1 : p->bytes / m->a->lba_size;
 	if (t->nblocks > m->dq->max_blocks)
@@ -120,7 +120,7 @@ static void set_size(const struct measure *m, const struct pattern *p, struct tr
 	t->slots = blocks / t->nblocks;
 }
 
-/* Return: 0, or with the sentence that says why. */
+/* Return: 0 or an error, with a message. */
 static int run_pattern(struct measure *m, const struct pattern *p)
 {
 	struct traffic t = { .dq = m->dq, .dbuf = &m->a->s.dbuf, .qd = p->qd, .reads = p->write ? 0 : 100, .random = p->random };
@@ -149,7 +149,7 @@ static int run_pattern(struct measure *m, const struct pattern *p)
 	return ret;
 }
 
-/* ---- Against what the drive says of itself ---- */
+/* ---- Comparison with reports of the drive ---- */
 
 /* "2.5 GT/s PCIe" as a number. Not by strtod(), for a locale may have a comma. */
 static double transfers(const char *speed)
@@ -160,7 +160,7 @@ static double transfers(const char *speed)
 	return whole + (*end == '.' && end[1] >= '0' && end[1] <= '9' ? (end[1] - '0') / 10.0 : 0);
 }
 
-/* Bytes that its link carries in a second, without the headers of packets; 0: not known. */
+/* Bytes that the link carries in a second, without packet headers, or 0: not known. */
 static double link_bytes(const struct accept *a)
 {
 	struct gpunvme_pci_info pci;
@@ -183,13 +183,13 @@ static void tell_rates(const struct measure *m)
 		snprintf(share, sizeof(share), " (%.0f %% of its link)", 100 * read / link);
 	}
 	if (a->write)
-		snprintf(writes, sizeof(writes), "; writes %s/s, %.0f us, %.0f/s", human(m->per_s[0] * patterns[0].bytes), m->us[1],
+		snprintf(writes, sizeof(writes), ", writes %s/s, %.0f us, %.0f/s", human(m->per_s[0] * patterns[0].bytes), m->us[1],
 			 m->per_s[2]);
 	accept_say(a, "reads %s/s%s, of 4 KiB %.0f us one by one, %.0f/s many at once%s", human(read), share, m->us[4], m->per_s[5],
 		   writes);
 }
 
-/* What it says of writes is a hint, and nothing to fail by. */
+/* The preferred write is a hint, so it fails no row. */
 static void tell_writes(const struct measure *m)
 {
 	const double bytes = (double)(m->liked < m->dq->max_blocks ? m->liked : m->dq->max_blocks) * m->a->lba_size;
@@ -199,7 +199,7 @@ static void tell_writes(const struct measure *m)
 	if (!m->liked)
 		return;
 	snprintf(liked, sizeof(liked), "%s", human(m->per_s[LIKED] * bytes));
-	snprintf(m->a->text + at, sizeof(m->a->text) - at, "; writes as it likes them %s/s, half a step away %s/s", liked,
+	snprintf(m->a->text + at, sizeof(m->a->text) - at, ", preferred writes %s/s, half a step away %s/s", liked,
 		 human(m->per_s[BESIDE] * bytes));
 }
 
@@ -214,7 +214,7 @@ static void set_window(struct measure *m, size_t i)
 	m->blocks = m->a->s.ns.nblocks - m->first;
 }
 
-/* What it says of writes, if that tells anything and lanes may have such a write. */
+/* Blocks of the preferred write, if the drive reports one and a command may have that size. */
 static uint32_t liked_blocks(const struct accept *a)
 {
 	const struct gpunvme_ns_info *ns = &a->s.ns;
@@ -231,7 +231,7 @@ int row_rates(struct accept *a)
 	int ret = 0;
 
 	accept_close_queue(a); /* a drive may have no other */
-	stamp_fill(a->data, a->lba_size, &stamp, 2 * ACCEPT_PLACE / a->lba_size); /* what is left is known as ours */
+	stamp_fill(a->data, a->lba_size, &stamp, 2 * ACCEPT_PLACE / a->lba_size); /* so later runs recognize these blocks */
 	for (size_t i = 0; i < PATTERNS && !ret && !interrupted; i++) {
 		if ((patterns[i].write && !a->write) || (i >= LIKED && !m.liked))
 			continue;
@@ -267,7 +267,7 @@ static void put_health(struct accept *a, const struct gpunvme_smart_log *log)
 {
 	const int kelvin = log->temperature[0] | log->temperature[1] << 8;
 
-	if (kelvin) /* else it tells none */
+	if (kelvin) /* 0: not reported */
 		put_number(a->figures, "temperature_c", kelvin - 273);
 	put_count(a->figures, "critical_warning", log->critical_warning);
 	put_count(a->figures, "percent_used", log->percent_used);
@@ -277,7 +277,7 @@ static void put_health(struct accept *a, const struct gpunvme_smart_log *log)
 	put_real(a->figures, "counted_written", counted(a->before.data_units_written, log->data_units_written), 0);
 }
 
-/* A drive counts in thousands of blocks, some only now and then: half of what the rates alone have moved must be there. */
+/* A drive counts in thousands of blocks, some with a delay. So it must show half of the bytes that the rates alone moved. */
 int row_health(struct accept *a)
 {
 	struct gpunvme_smart_log now;
@@ -290,7 +290,7 @@ int row_health(struct accept *a)
 	put_health(a, &now);
 	errors = counter(now.media_errors) - counter(a->before.media_errors);
 	if (errors)
-		return accept_fail(a, "%" PRIu64 " media errors came meanwhile; replace the drive", errors);
+		return accept_fail(a, "%" PRIu64 " media errors came meanwhile: replace the drive", errors);
 	accept_say(a, "no media errors came, it counts %s read and %s written",
 		   human(counted(a->before.data_units_read, now.data_units_read)),
 		   human(counted(a->before.data_units_written, now.data_units_written)));

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * gpunvme bench: IOPS, bandwidth and latency of one access pattern (examples/common/traffic.h). Latencies are those that the queues
- * keep: from the write of a command to the drain that finds its completion. They are ends of buckets, which are an eighth of their
- * time wide.
+ * gpunvme bench: IOPS, bandwidth and latency of one access pattern (examples/common/traffic.h). The queues measure latency: from
+ * the write of a command to the drain that takes its completion. Latencies are upper bounds of buckets, which are an eighth of
+ * their time wide.
  *
- * On a GPU the library's own kernel does it (gpunvme_load_run()): lanes times --qd lanes with one command in flight each, and the
- * time counts from when the first of them begins to when the last one ends.
+ * On a GPU the library's own kernel does the I/O (gpunvme_load_run()). It runs lanes times --qd threads, each with one command in
+ * flight. The time counts from the begin of the first thread to the end of the last.
  */
 #include "emulated.h"
 #include "verbs.h"
@@ -37,7 +37,7 @@ struct bench {
 	int vram;
 	uint32_t mix; /* per cent of reads, or NO_MIX */
 	double took;
-	int done; /* the lanes have stopped; read and written atomically */
+	int done; /* the threads have stopped (atomic) */
 };
 
 static void *show_progress(void *arg)
@@ -59,7 +59,7 @@ static void *show_progress(void *arg)
 	return NULL;
 }
 
-/* Starts the lanes, and a thread that shows progress when somebody watches. */
+/* Start the threads, and a thread that shows progress on a terminal. */
 static int launch(struct bench *b)
 {
 	pthread_t watcher;
@@ -77,9 +77,9 @@ static int launch(struct bench *b)
 	return ret;
 }
 
-#define GPU_MS 500u /* of one kernel, so that an interrupt is heard */
+#define GPU_MS 500u /* of one kernel, so that a signal takes effect */
 
-/* The same with lanes of a GPU, by the library's own kernel: each has one command in flight. */
+/* The same with threads of a GPU and the library's own kernel: each has one command in flight. */
 static int launch_on_gpu(struct bench *b)
 {
 	struct gpunvme_load load = GPUNVME_LOAD_INIT;
@@ -100,7 +100,7 @@ static int launch_on_gpu(struct bench *b)
 	return status < 0 && !load.commands ? failed("%s", why(status)) : GO_ON;
 }
 
-/* Adds all lanes up in the first one. */
+/* Add the results of all threads up in the first one. */
 static void add_up(struct bench *b)
 {
 	struct traffic_lane *sum = b->t.lane;
@@ -113,7 +113,7 @@ static void add_up(struct bench *b)
 	}
 }
 
-/* What the queues counted, together. */
+/* Add up the statistics of the queues. */
 static int add_queues(const struct bench *b, struct gpunvme_queue_latency *sum, uint64_t *errors)
 {
 	struct gpunvme_queue_latency latency = { .size = sizeof(latency) };
@@ -157,7 +157,7 @@ static double mean_us(const struct gpunvme_queue_latency *sum)
 	return count > 0 ? all / count : 0;
 }
 
-/* Shares of a million commands and what they are called. */
+/* Shares of a million commands, and their names. */
 static const struct share {
 	const char *json, *text;
 	uint32_t per_million;
@@ -240,7 +240,7 @@ static int report(const struct bench *b)
 	return EXIT_FAILED;
 }
 
-/* Reads and writes mixed: --rw tells the order, --mix the share of reads. */
+/* Reads and writes mixed: --rw sets the order, --mix the share of reads. */
 static int parse_mix(struct bench *b)
 {
 	if (b->mix == NO_MIX)
@@ -248,7 +248,7 @@ static int parse_mix(struct bench *b)
 	if (b->mix > 100)
 		return misused("--mix is a share of reads in per cent: 0 to 100, not %u", b->mix);
 	if (!b->t.reads)
-		return misused("--mix goes with --rw read or randread, not with %s", b->rw);
+		return misused("--mix needs --rw read or randread, not %s", b->rw);
 	b->t.reads = b->mix;
 	return GO_ON;
 }
@@ -267,7 +267,7 @@ static int parse_pattern(struct bench *b)
 	return misused("--rw takes read, write, randread or randwrite, not '%s'", b->rw);
 }
 
-/* Checks sizes against the drive and makes queues, buffer and lanes. */
+/* Checks sizes against the drive and makes queues, buffer and threads. */
 static int prepare(struct bench *b)
 {
 	int ret;
@@ -295,7 +295,7 @@ static int prepare(struct bench *b)
 			return failed("%u threads times --qd %u are too many: 65536 at most", b->s.lanes, b->t.qd);
 		b->s.lanes *= b->t.qd;
 		b->t.qd = 1;
-		ret = session_buffer(&b->s, GPU_BUFFER > b->t.bs ? GPU_BUFFER : b->t.bs); /* its lanes share it */
+		ret = session_buffer(&b->s, GPU_BUFFER > b->t.bs ? GPU_BUFFER : b->t.bs); /* its threads share it */
 	} else if (ret == GO_ON) {
 		ret = session_buffer(&b->s, b->t.bs * b->t.qd * b->s.lanes);
 	}
@@ -305,7 +305,7 @@ static int prepare(struct bench *b)
 	b->t.queues = b->s.queues;
 	b->t.dbuf = &b->s.dbuf;
 	b->t.lanes = b->s.lanes;
-	return traffic_init(&b->t) ? failed("no memory for %u lanes", b->s.lanes) : GO_ON;
+	return traffic_init(&b->t) ? failed("no memory for %u threads", b->s.lanes) : GO_ON;
 }
 
 static int run(struct bench *b)

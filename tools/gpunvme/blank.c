@@ -54,7 +54,7 @@ static bool is_uniform(const unsigned char *bytes, uint32_t len)
 	return (bytes[0] == 0 || bytes[0] == 0xff) && !memcmp(bytes, bytes + 1, len - 1);
 }
 
-/* The first byte of data; @end->len: there is none. */
+/* The offset of the first byte of data, or @end->len if all blocks are empty. */
 static uint64_t find_data(const struct blank_end *end, uint32_t lba_size)
 {
 	struct stamp s;

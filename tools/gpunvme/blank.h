@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Is a drive empty? Judged by its first and its last MiB, where partition tables, file systems and volume managers put their
- * signatures. Empty are blocks of zeroes or of ones, and those that `gpunvme accept` has stamped.
+ * Whether a drive is empty, by its first and its last MiB, where partition tables, file systems and volume managers put their
+ * signatures. Empty blocks hold zeroes or ones, or a stamp of `gpunvme accept`.
  */
 #ifndef GPUNVME_BLANK_H
 #define GPUNVME_BLANK_H
@@ -16,7 +16,7 @@ struct blank_end {
 	uint64_t at; /* of the first byte, on the drive */
 };
 
-/* Return: true when both ends are empty; else @seen says what is there, "a GPT partition table" or where the first data is. */
+/* Return: true if both ends are empty. Otherwise @seen names the contents: "a GPT partition table", or the place of data. */
 bool blank_check(const struct blank_end *first, const struct blank_end *last, uint32_t lba_size, char seen[128]);
 
 #endif

@@ -59,7 +59,7 @@ int verb_coherence(int argc, char **argv)
 		put_text(result, "gpu", spec[0]);
 		flushes = put_list(result, "flushes");
 	}
-	bad = do_one(gpu, GPUNVME_COHERENCE_HDP, "hdp-flush", "what the CPU wrote to memory of the GPU is visible to it", flushes);
+	bad = do_one(gpu, GPUNVME_COHERENCE_HDP, "hdp-flush", "the GPU sees writes of the CPU to its memory", flushes);
 	if (invalidate)
 		bad |= do_one(gpu, GPUNVME_COHERENCE_INVALIDATE, "invalidate", "its caches hold nothing old", flushes);
 	if (json)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * gpunvme discard: tell a drive that nobody needs what is in blocks (Dataset Management, Deallocate). One lane does it, piece by
- * piece, so that a signal is heard and no command takes long.
+ * gpunvme discard: deallocate blocks (Dataset Management, Deallocate). One thread does it, piece by piece, so that a signal takes
+ * effect and no command takes long.
  */
 #include "verbs.h"
 
@@ -20,7 +20,7 @@ struct discard {
 	struct session s;
 	uint64_t nblocks; /* all */
 	uint64_t done;
-	uint32_t piece; /* that the lane is at */
+	uint32_t piece; /* the size of the current piece */
 	int status;
 };
 
@@ -45,7 +45,7 @@ static int discard_all(struct discard *d)
 				     d->o->lba + d->done + d->piece - 1, gpunvme_strerror(d->status), remedy(d->status));
 		d->done += d->piece;
 		if (ret == GO_ON && interrupted && d->done < d->nblocks)
-			ret = failed("interrupted; what was deallocated so far is gone");
+			ret = failed("interrupted: the data of the blocks so far is lost");
 	}
 	return ret;
 }
@@ -57,7 +57,7 @@ static void report(const struct discard *d, double seconds)
 	struct json_object *json;
 
 	if (!d->o->json) {
-		printf("deallocated %s, %" PRIu64 " blocks from block %" PRIu64 " on, in %.2f s; the drive says that such blocks read as %s\n",
+		printf("deallocated %s, %" PRIu64 " blocks from block %" PRIu64 " on, in %.2f s. The drive reports that such blocks read as %s\n",
 		       human((double)d->nblocks * d->s.ns.lba_size), d->nblocks, d->o->lba, seconds, d->s.ns.deallocated ? as : "anything");
 		return;
 	}

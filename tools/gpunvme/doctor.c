@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* gpunvme doctor: checks what this machine, a controller and GPUs lack. */
+/* gpunvme doctor: check this machine, a controller and GPUs. */
 #include "doctor_machine.h"
 #include "lists.h"
 #include "verbs.h"
@@ -129,7 +129,7 @@ static void put_refusal(struct findings *f, int ret)
 	f->ret = ret;
 }
 
-/* Nothing is in the way of opening it: what does it say of itself? What was known before is not said twice. */
+/* The drive can be opened: add its own warnings, without repeating earlier findings. */
 static void ask_drive(const char *address, struct findings *f)
 {
 	struct findings said = { .count = GPUNVME_MAX_CHECKS };
@@ -159,7 +159,7 @@ int verb_doctor(int argc, char **argv)
 		OPTIONS_END,
 	};
 	int ret = parse_options(argc, argv, "usage: gpunvme doctor [ADDRESS] [--json]\n"
-					    "Checks what this machine, a controller and GPUs lack. Never writes to media.", defs, &address, 1);
+					    "Checks this machine, a controller and GPUs. Names a remedy for each problem. Never writes to media.", defs, &address, 1);
 
 	if (ret != GO_ON)
 		return ret;

@@ -75,11 +75,11 @@ static void check_vfio(struct gpunvme_check *check)
 	if (!access("/sys/bus/pci/drivers/vfio-pci", F_OK))
 		say(check, "vfio", NULL, "vfio-pci is loaded, %s", access("/dev/iommu", F_OK) ? "without IOMMUFD" : "with IOMMUFD");
 	else
-		say(check, "vfio", "modprobe vfio-pci; `gpunvme bind` does it, too",
+		say(check, "vfio", "run modprobe vfio-pci, or `gpunvme bind`",
 		    "vfio-pci is not loaded: no drive can be opened by PCI address");
 }
 
-/* The kernel itself is asked: the sysctl kernel.io_uring_disabled has exceptions, and filters of system calls are not in it. */
+/* Try the system call: the sysctl kernel.io_uring_disabled has exceptions, and does not show filters of system calls. */
 static void check_uring(struct gpunvme_check *check)
 {
 	struct io_uring_params params = { .flags = 0 };
@@ -148,7 +148,7 @@ static void check_gpus(struct gpunvme_check *check)
 	if (n)
 		say(check, "gpus", NULL, "%u GPU%s, checked below", n, n == 1 ? "" : "s");
 	else
-		say(check, "gpus", "CPU threads need none: --gpu cpu, the default; for a GPU load its driver, amdgpu or nvidia",
+		say(check, "gpus", "CPU threads (--gpu cpu, the default) need none. For a GPU, load its driver: amdgpu or nvidia",
 		    "this machine shows no GPU");
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the machine has of that which drives and GPUs need, whichever of them is asked for. */
+/* Checks of the machine: what drives and GPUs need. They run for each argument of doctor. */
 #ifndef GPUNVME_DOCTOR_MACHINE_H
 #define GPUNVME_DOCTOR_MACHINE_H
 
@@ -7,7 +7,7 @@
 
 #define MACHINE_CHECKS 7u
 
-/* Fill @checks. None of them fails: what is missing is a limit, as the emulator runs without it. */
+/* Fill @checks. None of them fails: a missing feature is a limit, as the emulator runs without it. */
 void check_machine(struct gpunvme_check checks[MACHINE_CHECKS]);
 
 #endif

@@ -15,7 +15,7 @@ const char *emulated(const struct gpunvme_dev_info *d)
 	else
 		n += snprintf(text + n, sizeof(text) - (size_t)n, ", no link known");
 	if (d->late)
-		snprintf(text + n, sizeof(text) - (size_t)n, ", LATE: this machine does not keep the times that were asked for");
+		snprintf(text + n, sizeof(text) - (size_t)n, ", LATE: this machine is too slow for the configured times");
 	return text;
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What figures must say of a drive that software emulates: that it is one, its link, and whether it kept its times. */
+/* Mark figures of an emulated drive: that it is emulated, its link, and whether it kept its times. */
 #ifndef GPUNVME_EMULATED_H
 #define GPUNVME_EMULATED_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* gpunvme faults: what the controller in software can do wrong. The table is the library's, by which it reads the URI. */
+/* gpunvme faults: list the faults of the software controller, from the table by which the library parses the URI. */
 #include "lists.h"
 #include "verbs.h"
 
@@ -22,8 +22,8 @@ static void print_text(const struct gpunvme_fault *f, uint32_t count)
 	uint32_t kind = UINT32_MAX;
 	char name[64];
 
-	printf("soft:PATH?fault=WORD[:NUMBER][:CONDITION=VALUE...][,WORD...]; of several faults the first that hits a command "
-	       "counts\n\n");
+	printf("soft:PATH?fault=WORD[:NUMBER][:CONDITION=VALUE...][,WORD...]\n"
+	       "If several faults match a command, only the first takes effect.\n\n");
 	for (; count--; f++) {
 		if (f->kind != kind)
 			puts(headings[f->kind]);

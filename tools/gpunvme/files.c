@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * gpunvme extents, unlease: where a file of a mounted file system lies; what a lease has left there. ls, cat: what a directory has,
- * and a file's bytes, of a file system that nobody has mounted. cat reads with one lane, as a kernel on a GPU would.
+ * gpunvme extents: the places of a file of a mounted file system. unlease: remove the leftovers of a lease. ls, cat: a directory
+ * and a file's bytes from a file system that is not mounted. cat reads with one thread, as a kernel on a GPU would.
  */
 #include "verbs.h"
 
@@ -85,7 +85,7 @@ static int open_files(int argc, char **argv, const char *usage, const struct opt
 	if (ret != GO_ON)
 		return ret;
 	if (!f->path && !f->map)
-		return misused("which path in the file system? Give it after the URI, for example /; cat takes --map FILE in its place, too");
+		return misused("which path in the file system? Give it after the URI, for example /. Or use --map FILE with cat");
 	if (f->path && f->map)
 		return misused("a map is of one file: give no path with it");
 	f->o.queues = 1;
@@ -94,8 +94,8 @@ static int open_files(int argc, char **argv, const char *usage, const struct opt
 }
 
 /*
- * A name may have any bytes; a terminal must not obey them: those below a space, DEL, and 80h to 9fh, also as U+0080 to U+009F. In
- * the UTF-8 of other characters these stay.
+ * A name may have any bytes, but a terminal must not obey them: those below a space, DEL, and 80h to 9fh, also as U+0080 to U+009F.
+ * In the UTF-8 of other characters these bytes stay.
  */
 static void print_name(const char *name)
 {
@@ -291,7 +291,7 @@ static int read_map(const char *path, char **text)
 		return failed("%s: %s", path, strerror(errno));
 	len = getdelim(text, &room, '\0', in);
 	fclose(in);
-	return len < 0 ? failed("%s is empty, or no file: give what `gpunvme extents` has printed", path) : GO_ON;
+	return len < 0 ? failed("%s is empty, or no file: give a file with the output of `gpunvme extents`", path) : GO_ON;
 }
 
 /* By its map, or by its name. */

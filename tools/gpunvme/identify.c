@@ -29,7 +29,7 @@ static unsigned kelvin(const struct gpunvme_smart_log *log)
 	return log->temperature[0] | (unsigned)log->temperature[1] << 8;
 }
 
-/* Low 64 bits of a 128-bit counter: enough for every drive there is. */
+/* Low 64 bits of a 128-bit counter: enough for every drive. */
 static uint64_t counter(const uint64_t *pair)
 {
 	return pair[1] ? UINT64_MAX : pair[0];
@@ -97,15 +97,15 @@ static void print_limits(const struct gpunvme_dev_info *d)
 	       d->oncs & GPUNVME_ONCS_DSM ? " deallocate" : "", d->vwc ? " volatile-cache" : "", d->sgl ? " sgl" : "",
 	       d->read_only ? " read-only" : "");
 	if (d->hmb_asked)
-		printf("host memory    %u MiB, of the %u that the drive asks for\n", (unsigned)(d->hmb >> 20), (unsigned)(d->hmb_asked >> 20));
+		printf("host memory    %u MiB of the requested %u MiB\n", (unsigned)(d->hmb >> 20), (unsigned)(d->hmb_asked >> 20));
 	print_inside(d);
-	printf("reset          %s\n", strcmp(d->reset, "none") ? d->reset : "none but of its registers; its DMA can be ended");
-	printf("PRP lists      %s%s%s\n", d->lists, *d->quirks ? "; known of its model: " : "", d->quirks);
+	printf("reset          %s\n", strcmp(d->reset, "none") ? d->reset : "registers only, and its DMA can be stopped");
+	printf("PRP lists      %s%s%s\n", d->lists, *d->quirks ? ", quirk of this model: " : "", d->quirks);
 }
 
 static void print_health(const struct gpunvme_smart_log *log)
 {
-	char temperature[24] = "temperature not told";
+	char temperature[24] = "temperature unknown";
 
 	if (kelvin(log))
 		snprintf(temperature, sizeof(temperature), "%d C", (int)kelvin(log) - 273);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Records of /dev/kmsg (Documentation/ABI/testing/dev-kmsg): "PRIORITY,SEQUENCE,MICROSECONDS,FLAGS;text", one with each read(), and
- * lines that begin with a space, which only repeat what device it is.
+ * Records of /dev/kmsg (Documentation/ABI/testing/dev-kmsg). Each read() returns one: "PRIORITY,SEQUENCE,MICROSECONDS,FLAGS;text",
+ * and lines that begin with a space, which only repeat the device.
  */
 #include "kernel_log.h"
 
@@ -61,13 +61,13 @@ void put_kernel_log(struct json_object *json, int fd)
 	ssize_t n;
 
 	if (fd < 0) {
-		snprintf(why_not, sizeof(why_not), "not known: /dev/kmsg: %s; run it as root", strerror(-fd));
+		snprintf(why_not, sizeof(why_not), "not known: /dev/kmsg: %s: run it as root", strerror(-fd));
 		json_object_array_add(list, json_object_new_string(why_not));
 		return;
 	}
 	for (;;) {
 		n = read(fd, record, sizeof(record) - 1);
-		if (n < 0 && (errno == EPIPE || errno == EINTR)) /* EPIPE: older ones were overwritten; the next are there */
+		if (n < 0 && (errno == EPIPE || errno == EINTR)) /* EPIPE: older ones were overwritten, and the next follow */
 			continue;
 		if (n <= 0)
 			break;

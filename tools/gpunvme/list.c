@@ -25,7 +25,7 @@ static void print_controller(const struct gpunvme_pci_info *i)
 	if (*i->in_use)
 		printf("    in use: %s\n", i->in_use);
 	else if (i->unseen)
-		printf("    %u processes may have it open and could not be looked at; root sees them all\n", i->unseen);
+		printf("    %u processes could not be checked and may have it open: run it as root to check all\n", i->unseen);
 	if (*i->group_other)
 		printf("    shares its IOMMU group with %s\n", i->group_other);
 }
@@ -150,7 +150,7 @@ static void show_gpus(struct json_object *list)
 	}
 	free(all);
 	if (!count && !list)
-		printf("this machine has no GPUs that lanes can run on\n");
+		printf("this machine has no GPU for GPU threads\n");
 }
 
 int verb_list(int argc, char **argv)

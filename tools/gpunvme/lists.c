@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What is added between the two calls is left out. */
+/* Entries that are added between the two calls are left out. */
 #define LIST_ALL(name, type, list_some) \
 	uint32_t name(struct type **list) \
 	{ \

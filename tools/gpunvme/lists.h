@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the library lists, whole: controllers and GPUs of this machine, and the words of fault=. The caller frees a list. */
+/* Complete lists of the library: controllers and GPUs of this machine, and the words of fault=. The caller frees a list. */
 #ifndef GPUNVME_LISTS_H
 #define GPUNVME_LISTS_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * gpunvme litmus: does this machine keep the order that queues rely on? Prints a table; only reads.
+ * gpunvme litmus: test PCIe and cache ordering, on which queues rely. Prints a table, and only reads.
  */
 #include "verbs.h"
 
@@ -17,7 +17,7 @@ static const char *const meaning[GPUNVME_LITMUS_TESTS] = {
 	[GPUNVME_LITMUS_DATA] = "data is there when its completion is",
 	[GPUNVME_LITMUS_DOORBELL] = "of doorbells in close succession the last counts",
 	[GPUNVME_LITMUS_CQE16] = "a completion loaded at once is whole",
-	[GPUNVME_LITMUS_STORE] = "the controller reads what a thread stored last",
+	[GPUNVME_LITMUS_STORE] = "the controller reads the last store of a thread",
 };
 static const char *const verdict[] = { "not run", "passed", "FAILED" };
 

@@ -10,7 +10,7 @@
 
 #include <gpunvme/gpunvme.h>
 
-/* First line of a file, or NULL; valid until the next call. */
+/* First line of a file, or NULL. It is valid until the next call. */
 static const char *line_of(const char *path)
 {
 	static char line[512];
@@ -32,7 +32,7 @@ static void put_line(struct json_object *json, const char *name, const char *pat
 		put_text(json, name, line);
 }
 
-/* Of the kernel's command line what concerns devices and memory. */
+/* Options of the kernel's command line about devices and memory. */
 static void put_kernel_options(struct json_object *json)
 {
 	static const char *const about[] = { "iommu", "pci", "amdgpu", "vfio", "hugepage" };

@@ -17,7 +17,7 @@ static const struct verb {
 	{ "list", verb_list, "list the NVMe controllers and GPUs of this machine" },
 	{ "bind", verb_bind, "take a controller from the kernel driver" },
 	{ "unbind", verb_unbind, "return a controller to the kernel driver" },
-	{ "doctor", verb_doctor, "check what this machine, a controller and GPUs lack" },
+	{ "doctor", verb_doctor, "check this machine, a controller and GPUs" },
 	{ "identify", verb_identify, "show a controller: limits, namespaces, health" },
 	{ "read", verb_read, "read blocks to a file or standard output" },
 	{ "write", verb_write, "write a file or standard input to blocks" },
@@ -29,7 +29,7 @@ static const struct verb {
 	{ "litmus", verb_litmus, "test PCIe and cache ordering" },
 	{ "faults", verb_faults, "list the faults that the emulator injects" },
 	{ "coherence", verb_coherence, "make an AMD GPU see memory that others write" },
-	{ "report", verb_report, "collect what works on this machine in one file for an issue" },
+	{ "report", verb_report, "collect facts about this machine in one file for an issue" },
 	{ "bench", verb_bench, "measure IOPS, bandwidth and latency" },
 	{ "serve", verb_serve, "emulate a controller for a virtual machine" },
 	{ "soak", verb_soak, "stress test with data verification" },
@@ -65,8 +65,8 @@ static int unknown(const char *name)
 	nearest_look(&near, "--help");
 	nearest_look(&near, "--version");
 	if (near.name)
-		return misused("unknown %s '%s'; did you mean %s? Try gpunvme --help", what, name, near.name);
-	return misused("unknown %s '%s'; try gpunvme --help", what, name);
+		return misused("unknown %s '%s': did you mean %s? Try gpunvme --help", what, name, near.name);
+	return misused("unknown %s '%s': try gpunvme --help", what, name);
 }
 
 /* help VERB is VERB --help. */

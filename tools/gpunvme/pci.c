@@ -15,7 +15,7 @@ static int parse_address(int argc, char **argv, const char *usage, const struct 
 	if (ret != GO_ON)
 		return ret;
 	if (!operand[0])
-		return misused("which controller? Give a PCI address; gpunvme list shows them");
+		return misused("which controller? Give a PCI address from gpunvme list");
 	*address = operand[0];
 	return GO_ON;
 }

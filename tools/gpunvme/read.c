@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * gpunvme read: blocks of a namespace to a file or to standard output. What it says about itself goes to standard error then.
+ * gpunvme read: copy blocks of a namespace to a file or to standard output. Then its own messages go to standard error.
  */
 #include "verbs.h"
 
@@ -16,7 +16,7 @@ int verb_read(int argc, char **argv)
 	uint64_t bytes = 0;
 	const struct option_def defs[] = {
 		OPTION_DEV(&o),
-		{ "bytes", OPTION_SIZE, &bytes, 1, "SIZE", "bytes to read; K, M, G are powers of 1024 (default one block)" },
+		{ "bytes", OPTION_SIZE, &bytes, 1, "SIZE", "bytes to read, K, M, G are powers of 1024 (default one block)" },
 		OPTION_LBA(&o),
 		OPTION_XFER(&o),
 		OPTION_FORCE(&o),

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * gpunvme report: facts about this machine for a reader elsewhere, in one file. Each row is a command of docs/hardware.md in a
- * process of its own. So a fault of the GPU, a driver that hangs or a crash ends that row and no other. Nothing is written to a
- * drive: the one row that writes has an image of its own.
+ * process of its own. So a fault of the GPU, a driver that hangs or a crash ends that row and no other. No drive is written: the
+ * one row that writes uses its own image.
  */
 #include "verbs.h"
 
@@ -22,7 +22,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define SECONDS 60   /* for all rows, unless asked otherwise */
+#define SECONDS 60   /* for all rows, unless --seconds is given */
 #define LAST_WORDS 2 /* of them, which the last row may take to be ended */
 #define WORDS 16
 #define IMAGE_BYTES (64 * MIB)
@@ -31,7 +31,7 @@ struct row {
 	const char *name;
 	const char *question;
 	double seconds; /* of SECONDS */
-	const char *words[WORDS]; /* after `gpunvme`; DEV and GPU stand for those of this run */
+	const char *words[WORDS]; /* after `gpunvme`, DEV and GPU stand for those of this run */
 	int no_drm;		  /* as if libdrm were not there */
 };
 
@@ -39,19 +39,19 @@ struct row {
 #define READ "read", "DEV", GPU, "--bytes", "4K", "--verbose"
 #define BENCH "bench", "DEV", "--seconds", "1", "--json"
 
-/* The controller is a CPU thread: it writes what lanes have in their caches, and compares what they have stored. */
+/* The controller is a CPU thread: it writes memory that GPU threads have in their caches, and compares their stores. */
 #define IMAGE_LITMUS "litmus", "IMAGE", GPU, "--commands", "1000", "--verbose", "--json"
 #define COPIES IMAGE_LITMUS, "--hip-copies", "--memory"
 
-/* As in docs/hardware.md, what is safe of it. */
+/* The safe commands of docs/hardware.md. */
 static const struct row rows[] = {
-	{ "list", "what there is, and how far from each other", 5, { "list", "--json" }, 0 },
-	{ "doctor", "what of this machine is in the way", 20, { "doctor", "DEV", "--json" }, 0 },
+	{ "list", "the devices, and the distances between them", 5, { "list", "--json" }, 0 },
+	{ "doctor", "problems of this machine", 20, { "doctor", "DEV", "--json" }, 0 },
 	{ "identify", "which controller it is", 10, { "identify", "DEV", "--json" }, 0 },
 	{ "write-image", "does the runtime load, do the kernels run", 10, { "write", "IMAGE", GPU, "--verbose", "FILE" }, 0 },
 	{ "read-image", "and back", 10, { "read", "IMAGE", GPU, "--bytes", "1M", "--verbose", "COPY" }, 0 },
 	{ "coherence", "is memory of the GPU seen as the CPU writes it", 5, { "coherence", "GPU", "--json" }, 0 },
-	{ "coherence-host", "do running lanes and CPU see each other's writes to host memory", 8, { IMAGE_LITMUS }, 0 },
+	{ "coherence-host", "do running GPU threads and the CPU see each other's writes to host memory", 8, { IMAGE_LITMUS }, 0 },
 	{ "coherence-huge", "and to huge pages", 8, { IMAGE_LITMUS, "--memory", "huge" }, 0 },
 	{ "coherence-shared", "and to host memory with a descriptor", 8, { IMAGE_LITMUS, "--memory", "shared" }, 0 },
 	{ "coherence-vram", "and to memory of the GPU", 8, { IMAGE_LITMUS, "--vram" }, 0 },
@@ -120,7 +120,7 @@ static void put_output(struct report *r, struct json_object *row, char *out, cha
 {
 	struct json_object *said = *out == '{' ? json_tokener_parse(out) : NULL;
 
-	if (!said && *out == '{') /* cut off: what is to be hidden in it is not known */
+	if (!said && *out == '{') /* cut off, so its serial numbers cannot be found and hidden */
 		snprintf(out, 2, "?");
 	if (said) {
 		serials_hide(&r->serials, said);
@@ -170,7 +170,7 @@ static int make_image(struct report *r)
 	if (snprintf(r->folder, sizeof(r->folder), "%s/gpunvme-XXXXXX", tmp && *tmp ? tmp : "/tmp") >= (int)sizeof(r->folder))
 		return failed("the name of the folder %s is too long: set TMPDIR", tmp);
 	if (!mkdtemp(r->folder))
-		return failed("%s: %s; set TMPDIR to a folder that can be written to", r->folder, strerror(errno));
+		return failed("%s: %s: set TMPDIR to a folder that can be written to", r->folder, strerror(errno));
 	snprintf(r->image, sizeof(r->image), "%s/image", r->folder);
 	snprintf(r->file, sizeof(r->file), "%s/file", r->folder);
 	snprintf(r->copy, sizeof(r->copy), "%s/copy", r->folder);
@@ -196,7 +196,7 @@ static void remove_image(const struct report *r)
 	rmdir(r->folder);
 }
 
-/* Of what read-image has read. */
+/* Compare with the data of read-image. */
 static void put_comparison(const struct report *r)
 {
 	static char a[MIB], b[MIB];
@@ -259,7 +259,7 @@ static void print_all(const struct report *r, FILE *file)
 
 	fprintf(file, "gpunvme report: %s with %s\n", r->dev, r->gpu);
 	print_pretty(file, json_object_object_get(r->json, "machine"));
-	fprintf(file, "\n== kernel: what it said meanwhile of GPUs, drives, PCIe and the IOMMU\n");
+	fprintf(file, "\n== kernel: its messages meanwhile about GPUs, drives, PCIe and the IOMMU\n");
 	print_list(file, json_object_object_get(r->json, "kernel_log"), "  ", "\n");
 	for (size_t i = 0; i < json_object_array_length(list); i++)
 		print_row(file, json_object_array_get_idx(list, i));
@@ -338,7 +338,7 @@ static int make_report(struct report *r, const char *path)
 	ret = write_file(r, path);
 	if (ret == GO_ON) {
 		print_summary(r);
-		printf("\nall of it is in %s; look it through, and attach it to an issue\n", path);
+		printf("\nthe whole report is in %s. Look it through, and attach it to an issue\n", path);
 		ret = EXIT_DONE;
 	}
 	remove_image(r);
@@ -357,11 +357,12 @@ int verb_report(int argc, char **argv)
 	const struct option_def defs[] = {
 		{ "gpu", OPTION_TEXT, &r.gpu, 0, "GPU", "hsa:0, cuda:0, cpu (default: the first GPU)" },
 		{ "output", OPTION_TEXT, &path, 0, "FILE", "the file (default gpunvme-report-TIME.txt)" },
-		{ "seconds", OPTION_U32, &r.seconds, 10, "N", "longest run (default 60); a slow machine needs more" },
+		{ "seconds", OPTION_U32, &r.seconds, 10, "N", "longest run (default 60, a slow machine needs more)" },
 		OPTIONS_END,
 	};
 	int ret = parse_options(argc, argv,
-				"usage: gpunvme report [URI] [options]\nCollects what works on this machine in one file, within a minute. Writes to no drive.",
+				"usage: gpunvme report [URI] [options]\n"
+				"Collects facts about this machine in one file, within a minute. Writes to no drive.",
 				defs, &r.dev, 1);
 
 	if (ret != GO_ON)

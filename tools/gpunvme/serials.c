@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Once, and for good: what is not remembered would stand in the report. */
+/* Add it once and keep it to the end: a serial number that is not remembered would stay in the report. */
 static void add_serial(struct serials *s, const char *text, size_t len)
 {
 	for (unsigned i = 0; i < s->count; i++)
@@ -17,7 +17,7 @@ static void add_serial(struct serials *s, const char *text, size_t len)
 		s->count++;
 }
 
-/* Names that tell one drive from all others are taken out of what it says, and remembered: as they are, and as JSON spells them. */
+/* Remember names that identify one drive: in plain form, and as JSON spells them. */
 static void remember(struct serials *s, struct json_object *serial)
 {
 	const char *plain = json_object_get_string(serial);
@@ -42,7 +42,7 @@ void serials_hide(struct serials *s, struct json_object *json)
 		return;
 	if (json_object_object_get_ex(json, "serial", &serial)) {
 		remember(s, serial);
-		json_object_object_add(json, "serial", json_object_new_string("(not told)"));
+		json_object_object_add(json, "serial", json_object_new_string("(hidden)"));
 	}
 	json_object_object_foreach(json, name, value)
 	{

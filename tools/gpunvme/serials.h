@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Serial numbers, which tell one drive from all others: a report leaves them out, wherever they stand. */
+/* Serial numbers, which identify one drive: a report leaves them out everywhere. */
 #ifndef GPUNVME_SERIALS_H
 #define GPUNVME_SERIALS_H
 
@@ -13,7 +13,7 @@ struct serials {
 	int forgot; /* there was no room, or no memory, for one of them */
 };
 
-/* Take them out of what a command has said, and remember them: as they are, and as JSON spells them. */
+/* Replace them in the output of a command, and remember them: in plain form, and as JSON spells them. */
 void serials_hide(struct serials *s, struct json_object *json);
 
 /* Put an x for each character of those that are remembered. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * gpunvme serve: the software controller for a virtual machine, or a namespace as a block device of the kernel, until a signal
- * ends it.
+ * gpunvme serve: emulate a controller for a virtual machine, or make a namespace a block device of the kernel, until a signal
+ * comes.
  */
 #include "serve.h"
 #include "verbs.h"
@@ -48,14 +48,14 @@ static int serve(const struct session_opts *o, const char *socket)
 		return failed("%s: add --yes if that is the drive you mean, or ro=1 to the URI", why(ret));
 	if (ret)
 		return failed("%s", why(ret));
-	printf("%s is served at %s; end it with Ctrl-C\n", o->dev, socket);
+	printf("%s is served at %s. End it with Ctrl-C\n", o->dev, socket);
 	fflush(stdout);
 	wait_for_signal(&before);
 	ret = gpunvme_server_stop(server);
 	return ret ? failed("%s", why(ret)) : EXIT_DONE;
 }
 
-/* Which of the ways, and with what it goes. */
+/* Choose the way, and check its options. */
 static int run(struct session_opts *o, const struct serve_opts *s)
 {
 	if (s->remove != NOT_GIVEN)
@@ -65,9 +65,9 @@ static int run(struct session_opts *o, const struct serve_opts *s)
 	if (!s->socket == !s->ublk)
 		return misused("where? Give --vfio-user SOCKET, the path of a socket that it makes, or --ublk for a block device of the kernel");
 	if (s->force)
-		return misused("--force goes with --remove");
+		return misused("--force needs --remove");
 	if (s->socket && (s->ro || s->id != NOT_GIVEN || s->recover != NOT_GIVEN || o->queues || o->depth))
-		return misused("--id, --recover, --ro, --queues and --depth are for --ublk; with --vfio-user write ro=1 in the URI");
+		return misused("--id, --recover, --ro, --queues and --depth need --ublk. With --vfio-user, write ro=1 in the URI");
 	return s->ublk ? serve_ublk(o, s) : serve(o, s->socket);
 }
 
@@ -78,7 +78,7 @@ int verb_serve(int argc, char **argv)
 	const struct option_def defs[] = {
 		OPTION_DEV(&o),
 		{ "vfio-user", OPTION_TEXT, &s.socket, 0, "SOCKET", "path of the new socket, to which QEMU's vfio-user-pci connects" },
-		{ "ublk", OPTION_FLAG, &s.ublk, 0, NULL, "a block device of the kernel, /dev/ublkbN, served from queues of this process" },
+		{ "ublk", OPTION_FLAG, &s.ublk, 0, NULL, "a block device of the kernel, /dev/ublkbN, on queues of this process" },
 		{ "id", OPTION_U32, &s.id, 0, "N", "number of the block device (default: the kernel chooses)" },
 		{ "recover", OPTION_U32, &s.recover, 0, "N", "continue block device N, whose server has died" },
 		{ "remove", OPTION_U32, &s.remove, 0, "N", "remove block device N, whose server has died" },
@@ -101,7 +101,7 @@ int verb_serve(int argc, char **argv)
 	if (ret != GO_ON)
 		return ret;
 	if (operand[0] && o.dev)
-		return misused("'%s' is one argument too many; try --help", operand[0]);
+		return misused("'%s' is one argument too many: try --help", operand[0]);
 	o.dev = o.dev ? o.dev : operand[0];
 	return run(&o, &s);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * gpunvme serve --ublk: a namespace as a block device of the kernel. It ends when a signal comes and nobody uses the block device.
+ * gpunvme serve --ublk: make a namespace a block device of the kernel. It ends at a signal, if the block device is not in use.
  */
 #include "serve.h"
 #include "verbs.h"
@@ -18,7 +18,7 @@ static void say(const struct session_opts *o, const struct gpunvme_ublk *ublk)
 	struct gpunvme_ublk_info info = { .size = sizeof(info) };
 
 	gpunvme_ublk_get_info(ublk, &info);
-	printf("%s is %s, with %u queues of %u requests of %u KiB; end it with Ctrl-C when it is not mounted\n", o->dev, info.path,
+	printf("%s is %s, with %u queues of %u requests of %u KiB. Unmount it, then end it with Ctrl-C\n", o->dev, info.path,
 	       info.queues, info.depth, info.max_bytes >> 10);
 	fflush(stdout);
 }
@@ -31,7 +31,7 @@ static int error_of(const struct gpunvme_ublk *ublk)
 	return ret ? ret : info.error;
 }
 
-/* Until a signal comes, or the block device is served no more. */
+/* Wait for a signal, or for the end of all queues. */
 static int wait_served(const struct gpunvme_ublk *ublk, const sigset_t *before)
 {
 	const struct timespec look = { 1, 0 };
@@ -44,17 +44,17 @@ static int wait_served(const struct gpunvme_ublk *ublk, const sigset_t *before)
 	return ret;
 }
 
-/* Its end is what lets another server go on: nothing is ended in good order. */
+/* Exit at once, so that another server can continue: nothing is stopped in order. */
 static int failed_for_good(const struct gpunvme_ublk *ublk, int why)
 {
 	struct gpunvme_ublk_info info = { .size = sizeof(info) };
 
 	gpunvme_ublk_get_info(ublk, &info);
-	return failed("io_uring failed for %u queues of %s: %s; its users wait: continue with gpunvme serve --ublk --recover %u",
+	return failed("io_uring failed for %u queues of %s: %s. Its users wait: continue with gpunvme serve --ublk --recover %u",
 		      info.ended, info.path, gpunvme_strerror(why), info.id);
 }
 
-/* Asked to end while it is mounted it goes on, and says so. */
+/* If the block device is mounted, print that and continue. */
 static int wait_and_stop(struct gpunvme_ublk *ublk, const sigset_t *before)
 {
 	int ret, end;
@@ -69,7 +69,7 @@ static int wait_and_stop(struct gpunvme_ublk *ublk, const sigset_t *before)
 			fprintf(stderr, "gpunvme: it goes on: %s\n", gpunvme_errmsg());
 	} while (ret == -EBUSY);
 	if (!ret && end)
-		return failed("io_uring failed: %s; the block device, which nobody used, is gone", gpunvme_strerror(end));
+		return failed("io_uring failed: %s. The block device, which was not in use, is gone", gpunvme_strerror(end));
 	return ret ? failed("%s", why(ret)) : EXIT_DONE;
 }
 

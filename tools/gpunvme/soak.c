@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * gpunvme soak: does a drive, and this library, keep what was written, whatever happens in between? Rounds of lanes that write,
- * read, flush and deallocate; in some rounds a queue is stopped or recovered, or the controller reset, while they run. What had
- * ended is brought back between rounds, and at the end all that was written is read once more.
+ * gpunvme soak: test that a drive and this library keep written data. Threads write, read, flush and deallocate in rounds. In some
+ * rounds a queue is stopped or recovered, or the controller reset, while they run. Ended queues are recovered between rounds. At
+ * the end all written blocks are read once more.
  */
 #include "soak.h"
 
@@ -19,7 +19,7 @@
 #define STRUCK 8	/* of so many rounds one */
 #define VAIN_ROUNDS 8	/* of them in a row without a command that succeeded */
 #define VAIN_READS 10	/* and reading back, without a block that was not read before */
-#define LAST_READS 1000 /* rounds, and one for each block of a lane, in which all must have been read back at the end */
+#define LAST_READS 1000 /* rounds, plus one for each block of a thread, within which all must have been read back at the end */
 
 static uint64_t sum(const struct soak *k)
 {
@@ -39,13 +39,13 @@ static uint64_t count_failed(const struct soak *k)
 	return n;
 }
 
-/* ---- What is done to lanes ---- */
+/* ---- Disturbances of threads ---- */
 
 struct blow {
 	struct soak *k;
 	uint64_t at; /* how many commands the queues have had when it comes */
 	uint32_t kind, queue;
-	int ended; /* atomic: the lanes have */
+	int ended; /* atomic: the threads have */
 	int ret;
 	char why[320];
 };
@@ -123,13 +123,13 @@ static int launch(struct soak *k)
 
 /* ---- Rounds ---- */
 
-/* Buffers are the lanes' again when their queue was recovered. */
+/* Buffers belong to the threads again after their queue was recovered. */
 static int view(struct soak *k, uint32_t q, bool ended)
 {
 	struct gpunvme_view view = { sizeof(view), GPUNVME_VIEW_WRITE, 0, 0, 0 };
 	int ret = 0;
 
-	gpunvme_queue_retire(k->s.qp[q]); /* of a recovery under the lanes */
+	gpunvme_queue_retire(k->s.qp[q]); /* of a recovery while threads ran */
 	if (ended) {
 		k->recoveries++;
 		ret = gpunvme_queue_recover(k->s.qp[q]);
@@ -140,7 +140,7 @@ static int view(struct soak *k, uint32_t q, bool ended)
 	return gpunvme_queue_view(k->s.qp[q], &view, &k->s.dq[q]);
 }
 
-/* What a lane was told by its queue ends that queue. One that ended when its lanes had all they wanted refuses its view. */
+/* A thread whose queue failed ends that queue. A queue that ended after its threads had finished refuses its view. */
 static int repair(struct soak *k)
 {
 	for (uint32_t q = 0; q < k->s.queues; q++) {
@@ -160,7 +160,7 @@ static int repair(struct soak *k)
 	return GO_ON;
 }
 
-/* The status of the last command of the first lane that had any. */
+/* The status of the last command of the first thread that had any. */
 static int last_status(const struct soak *k)
 {
 	for (uint32_t i = 0; i < k->s.lanes; i++)
@@ -174,7 +174,7 @@ static int check_vain(const struct soak *k)
 {
 	if (k->vain < VAIN_ROUNDS)
 		return GO_ON;
-	return failed("after %" PRIu64 " commands: in the last %u rounds none succeeded, and the last was told: %s", sum(k), VAIN_ROUNDS,
+	return failed("after %" PRIu64 " commands: none succeeded in the last %u rounds, and the last one failed: %s", sum(k), VAIN_ROUNDS,
 		      gpunvme_strerror(last_status(k)));
 }
 
@@ -260,7 +260,7 @@ static int soak(struct soak *k)
 
 /* ---- The verb ---- */
 
-/* Queues that are recovered under a kernel of a GPU need other identifiers than their own; after a reset all do. */
+/* Queues that are recovered while a kernel of a GPU runs need new identifiers. After a reset all queues do. */
 static int open_drive(struct soak *k)
 {
 	struct session_opts o = k->o;
@@ -270,8 +270,8 @@ static int open_drive(struct soak *k)
 }
 
 /*
- * The CPU judges the data. Where it does not reach memory of the GPU, which an emulated drive has for its queues, the data lies in
- * memory of the host.
+ * The CPU verifies the data. If it cannot access GPU memory, which an emulated drive uses for its queues, the data is in host
+ * memory.
  */
 static int open_buffer(struct soak *k)
 {
@@ -281,8 +281,8 @@ static int open_buffer(struct soak *k)
 	if (ret != GO_ON || gpunvme_mem_ptr(k->s.mem))
 		return ret;
 	if (!k->s.info.emulated)
-		return failed("the buffer is memory of the GPU that the CPU cannot reach, and has to judge: give the GPU a large BAR, "
-			      "or use CPU threads");
+		return failed("the buffer is GPU memory that the CPU cannot access to verify it: give the GPU a large BAR, or use CPU "
+			      "threads");
 	if (gpunvme_mem_free(k->s.mem))
 		return failed("the buffer could not be freed: %s", gpunvme_errmsg());
 	k->s.mem = NULL;
@@ -302,13 +302,13 @@ static int prepare(struct soak *k)
 	k->nblocks = k->s.ns.nblocks / k->s.lanes < SOAK_BLOCKS ? (uint32_t)(k->s.ns.nblocks / k->s.lanes) : SOAK_BLOCKS;
 	k->most = k->nblocks < most ? k->nblocks : (uint32_t)most;
 	if (!k->most)
-		return failed("%u lanes are too many for %" PRIu64 " blocks: use fewer (--lanes)", k->s.lanes, k->s.ns.nblocks);
+		return failed("%u threads are too many for %" PRIu64 " blocks: use fewer (--lanes)", k->s.lanes, k->s.ns.nblocks);
 	k->run = (uint64_t)time(NULL) << 20 ^ (uint64_t)clock();
 	k->deep = SOAK_BUFFER / SOAK_CHUNK / k->s.lanes < SOAK_EACH ? (uint32_t)(SOAK_BUFFER / SOAK_CHUNK / k->s.lanes) : SOAK_EACH;
 	if (!k->deep)
-		return failed("%u lanes are too many for a buffer of %s: use fewer (--lanes)", k->s.lanes, human(SOAK_BUFFER));
+		return failed("%u threads are too many for a buffer of %s: use fewer (--lanes)", k->s.lanes, human(SOAK_BUFFER));
 	ret = open_buffer(k);
-	return ret == GO_ON && soak_lanes_open(k) ? failed("no memory for %u lanes", k->s.lanes) : ret;
+	return ret == GO_ON && soak_lanes_open(k) ? failed("no memory for %u threads", k->s.lanes) : ret;
 }
 
 int verb_soak(int argc, char **argv)
@@ -349,6 +349,6 @@ int verb_soak(int argc, char **argv)
 	if (ret == GO_ON)
 		ret = soak_report(&k);
 	soak_lanes_close(&k);
-	session_close(&k.s); /* and forgets how many lanes there are */
+	session_close(&k.s); /* and sets the number of threads to 0 */
 	return ret;
 }

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * gpunvme soak, in parts: soak.c runs rounds of lanes and what is done to them, soak_lane.c is what a lane does and knows,
- * soak_report.c reports it. Lanes may be a GPU's, so the library carries out what they do (gpunvme_run_batch()); threads of
- * the CPU prepare it and judge what came of it.
+ * gpunvme soak, in parts: soak.c runs rounds and disturbs them, soak_lane.c has the work and the knowledge of one thread, and
+ * soak_report.c reports it. Threads may be a GPU's, so the library executes their commands (gpunvme_run_batch()). CPU threads
+ * prepare the commands and verify the results.
  *
- * Each lane has blocks of its own and knows of each which versions it may hold: the one that was acknowledged last, and those whose
- * write ended in any other way since; zeroes, where they were asked for. Blocks are stamped (stamp.h), so that one which holds
- * anything else is noticed, and told apart.
+ * Each thread has its own blocks, and knows for each which versions it may hold: the version that was acknowledged last, and those
+ * of later writes that failed. Where Write Zeroes or Deallocate ran, also zeroes. Blocks are stamped (stamp.h), so that any other
+ * data is noticed.
  */
 #ifndef GPUNVME_SOAK_H
 #define GPUNVME_SOAK_H
@@ -14,23 +14,23 @@
 #include "stamp.h"
 #include "verbs.h"
 
-#define SOAK_BLOCKS 4096u     /* of a lane, at most */
+#define SOAK_BLOCKS 4096u     /* of a thread, at most */
 #define SOAK_CHUNK (64 * KIB) /* of one command, at most */
 #define SOAK_BUFFER (256 * MIB) /* of all that is under way, at most */
-#define SOAK_EACH 16u	      /* commands of a lane in a round, at most */
-#define SOAK_PAST 2048u	      /* commands of a lane that are remembered */
+#define SOAK_EACH 16u	      /* commands of a thread in a round, at most */
+#define SOAK_PAST 2048u	      /* commands of a thread that are remembered */
 #define SOAK_STATUSES 32u     /* different ones that are counted */
 
 enum soak_op { SOAK_READ, SOAK_WRITE, SOAK_FUA, SOAK_FLUSH, SOAK_ZEROES, SOAK_DEALLOCATE, SOAK_OPS };
 
 struct soak_block {
-	uint32_t first, last; /* versions it may hold; first > last: none */
-	uint8_t zero, ones;   /* it may hold zeroes; ones */
+	uint32_t first, last; /* versions it may hold, none if first > last */
+	uint8_t zero, ones;   /* it may hold zeroes, or ones */
 	uint8_t known;	      /* it was written, or set to zero, since the beginning */
 };
 
 struct soak_past {
-	uint64_t n; /* the how many-th command of the lane */
+	uint64_t n; /* number of the command in the thread */
 	enum soak_op op;
 	uint32_t at, nblocks;
 	uint32_t version; /* 0: it writes no stamps */
@@ -65,15 +65,15 @@ struct soak {
 	struct session s;
 	struct session_opts o;
 	uint32_t seconds;
-	uint64_t commands; /* in all; 0: for `seconds` */
+	uint64_t commands; /* in all, or 0: for `seconds` */
 	int calm;
-	uint32_t nblocks, most; /* of a lane, of a command */
+	uint32_t nblocks, most; /* of a thread, of a command */
 	uint64_t run;
 	struct soak_lane *lane;
-	struct gpunvme_batch_cmd *cmd; /* of this round, `each` of each lane */
+	struct gpunvme_batch_cmd *cmd; /* of this round, `each` of each thread */
 	uint32_t each, deep;	       /* the latter: commands for which the buffer has room */
-	int reads;		       /* the round reads back what is known */
-	uint32_t turn;		       /* atomic: the next lane that a thread prepares or judges */
+	int reads;		       /* the round reads back known blocks */
+	uint32_t turn;		       /* atomic: the next lane that a CPU thread prepares or verifies */
 	uint32_t rounds, vain; /* of the latter, the last in which no command succeeded */
 	uint64_t stops, recoveries, resets;
 	double start, took;
@@ -83,16 +83,16 @@ struct soak {
 int soak_lanes_open(struct soak *k);
 void soak_lanes_close(struct soak *k);
 
-/* Draws the commands of a round, or the reads of what is known, and fills the buffer. */
+/* Draw the commands of a round, or the reads of known blocks, and fill the buffer. */
 int soak_prepare(struct soak *k);
 
-/* What came of them: counts, learns, and looks at what was read. */
+/* Count the results, update the known versions, and verify the data that was read. */
 int soak_judge(struct soak *k);
 
-/* The first lane that has read a block which holds what it should not; NULL: none has. */
+/* The first thread that has read a wrong block, or NULL. */
 const struct soak_lane *soak_wrong_lane(const struct soak *k);
 
-/* On standard output, as text or JSON; returns the exit code. */
+/* Print the report, as text or JSON. Return: the exit code. */
 int soak_report(struct soak *k);
 
 extern const char *const soak_ops[SOAK_OPS];

@@ -11,7 +11,7 @@
 
 const char *const soak_ops[SOAK_OPS] = { "read", "write", "write_fua", "flush", "write_zeroes", "deallocate" };
 
-/* xorshift64: the same commands in each run, lane by lane. */
+/* xorshift64: each thread draws the same commands in each run. */
 static uint32_t draw(struct soak_lane *l, uint32_t below)
 {
 	l->seed ^= l->seed << 13;
@@ -20,7 +20,7 @@ static uint32_t draw(struct soak_lane *l, uint32_t below)
 	return (uint32_t)(l->seed >> 20) % below;
 }
 
-/* ---- What is known ---- */
+/* ---- Known contents ---- */
 
 static struct stamp stamp_of(const struct soak_lane *l, uint32_t at, uint32_t version)
 {
@@ -58,8 +58,8 @@ static void check(struct soak_lane *l, uint32_t i)
 }
 
 /*
- * A command that failed may have done its work, block by block, or not. Of a hint one never knows; what was deallocated reads as
- * the drive says, or, where it says nothing, as zeroes or ones (NVM Command Set Specification, DLFEAT).
+ * A command that failed may have done its work in some blocks. A hint may do nothing. Deallocated blocks read as the drive reports
+ * or, without a report, as zeroes or ones (NVM Command Set Specification, DLFEAT).
  */
 static void learn(struct soak_block *b, enum soak_op op, uint32_t version, bool sure, uint32_t deallocated)
 {
@@ -91,7 +91,7 @@ static struct gpunvme_batch_cmd *cmd_of(const struct soak_lane *l, uint32_t i)
 	return &l->soak->cmd[(size_t)(l - l->soak->lane) * l->soak->each + i];
 }
 
-/* What a read leaves as it is is no stamp. */
+/* Fill the buffer of a read with bytes that are no stamp. */
 static void plan(struct soak_lane *l, uint32_t i, enum soak_op op, uint32_t at, uint32_t nblocks)
 {
 	static const uint32_t opcode[SOAK_OPS] = { GPUNVME_IO_READ,  GPUNVME_IO_WRITE,	      GPUNVME_IO_WRITE | GPUNVME_RW_FUA,
@@ -112,7 +112,7 @@ static void plan(struct soak_lane *l, uint32_t i, enum soak_op op, uint32_t at, 
 	*cmd_of(l, i) = (struct gpunvme_batch_cmd){ l->lba + at, offset, op == SOAK_FLUSH ? 0 : nblocks, opcode[op], l->queue, 0 };
 }
 
-/* Half are reads, most of the others writes; half are of one to eight blocks, the others of any size. */
+/* Half are reads, most of the others writes. Half have one to eight blocks, the others any size. */
 static void plan_any(struct soak_lane *l, uint32_t i)
 {
 	static const enum soak_op mix[20] = { SOAK_WRITE, SOAK_WRITE, SOAK_WRITE, SOAK_WRITE,  SOAK_WRITE,
@@ -124,7 +124,7 @@ static void plan_any(struct soak_lane *l, uint32_t i)
 	plan(l, i, op, op == SOAK_FLUSH ? 0 : draw(l, l->soak->nblocks - nblocks + 1), nblocks);
 }
 
-/* From what was read back last on, and again, should one of them fail. */
+/* Continue at the block that was read back last, or at the same place if a read failed. */
 static void plan_read(struct soak_lane *l, uint32_t i)
 {
 	const struct soak *k = l->soak;
@@ -218,7 +218,7 @@ int soak_judge(struct soak *k)
 
 static int open_lane(struct soak *k, uint32_t n)
 {
-	/* Waves of a GPU are slow where their lanes have several queues. */
+	/* A wave of a GPU is slow if its threads use several queues. */
 	const uint32_t together = session_on_gpu(&k->s) ? k->s.gpu_info.width : 1;
 	struct soak_lane *l = &k->lane[n];
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What a soak has to tell: what was done, what it was answered, and of a block that is wrong its history. */
+/* The report of a soak: what was done, results of commands, and the history of a wrong block. */
 #include "emulated.h"
 #include "soak.h"
 
@@ -61,16 +61,13 @@ static uint64_t errors_of(const struct soak *k, const struct soak_lane *all)
 	return n;
 }
 
-/*
- * Blocks were compared, each holds what was written, and no command failed but by an injected fault. False for a soak that was
- * interrupted.
- */
+/* Blocks were compared, each holds its data, and no command failed but by an injected fault. False if the soak was interrupted. */
 static bool passed(const struct soak *k, const struct soak_lane *all)
 {
 	return all->verified && !soak_wrong_lane(k) && !interrupted && (k->s.info.faulty || !errors_of(k, all));
 }
 
-/* The last commands that touched the block, the oldest first; in *@n, how many. */
+/* The last commands on the block, the oldest first. Their number goes to *@n. */
 static void find_story(const struct soak_lane *l, const struct soak_past *story[STORY], uint32_t *n)
 {
 	const uint64_t have = l->commands < SOAK_PAST ? l->commands : SOAK_PAST;
@@ -105,7 +102,7 @@ static void tell_wrong(const struct soak_lane *l)
 
 	expected(&l->block[l->where], text);
 	find_story(l, story, &n);
-	printf("block %" PRIu64 " should hold %s, and holds %s; its last commands:\n", l->lba + l->where, text, l->found);
+	printf("block %" PRIu64 " should hold %s, and holds %s. Its last commands:\n", l->lba + l->where, text, l->found);
 	while (n--) {
 		printf("  %10" PRIu64 " %-12s %u blocks from %" PRIu64, story[n]->n, soak_ops[story[n]->op], story[n]->nblocks,
 		       l->lba + story[n]->at);
@@ -197,12 +194,12 @@ int soak_report(struct soak *k)
 	(k->o.json ? print_json : print_text)(k, &all);
 	fflush(stdout);
 	if (soak_wrong_lane(k))
-		fprintf(stderr, "%s: block %" PRIu64 " does not hold what was written to it\n", program,
+		fprintf(stderr, "%s: block %" PRIu64 " does not hold its data\n", program,
 			soak_wrong_lane(k)->lba + soak_wrong_lane(k)->where);
 	else if (errors_of(k, &all) && !k->s.info.faulty)
 		fprintf(stderr, "%s: %" PRIu64 " commands failed, though no block is wrong\n", program, errors_of(k, &all));
 	else if (interrupted)
-		fprintf(stderr, "%s: interrupted after %.1f s: what was read until then is as it was written\n", program, k->took);
+		fprintf(stderr, "%s: interrupted after %.1f s: all blocks read so far are right\n", program, k->took);
 	else if (!all.verified)
 		fprintf(stderr, "%s: no block was compared, as each write failed or none was read back\n", program);
 	else

@@ -20,13 +20,13 @@ struct stamp {
 /* Stamps @nblocks blocks of @lba_size bytes, the first of which is for block @lba. */
 void stamp_fill(void *to, uint32_t lba_size, const struct stamp *first, uint64_t nblocks);
 
-/* Whose is this block? False: nobody's, or not a whole stamp. */
+/* Read the stamp of a block. Return: false if it has no whole stamp. */
 bool stamp_read(const void *block, uint32_t lba_size, struct stamp *stamp);
 
-/* The first of @nblocks blocks that does not bear its stamp; @nblocks: all do. */
+/* The first of @nblocks blocks with a wrong stamp, or @nblocks if all are right. */
 uint64_t stamp_check(const void *data, uint32_t lba_size, const struct stamp *first, uint64_t nblocks);
 
-/* What a block holds, in words: "zeroes", "block 7 of generation 3", "a torn stamp of block 7", "foreign data". */
+/* The contents of a block as text: "zeroes", "block 7 of generation 3", "a torn stamp of block 7", "foreign data". */
 const char *stamp_tell(const void *block, uint32_t lba_size, uint64_t run, char text[96]);
 
 #endif

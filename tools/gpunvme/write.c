@@ -18,7 +18,7 @@ int verb_write(int argc, char **argv)
 		OPTION_XFER(&o),
 		OPTIONS_LANES(&o),
 		OPTION_YES(&o),
-		{ "fua", OPTION_FLAG, &o.fua, 0, NULL, "each command puts its blocks on the media; no flush at the end" },
+		{ "fua", OPTION_FLAG, &o.fua, 0, NULL, "each command puts its blocks on the media, without a flush at the end" },
 		OPTION_JSON(&o),
 		OPTIONS_END,
 	};

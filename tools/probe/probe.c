@@ -20,7 +20,7 @@
 
 struct session {
 	struct gpunvme_gpu *gpu;
-	struct gnv_gpu_range bar0, own; /* own: what its kernels use of the GPU's memory */
+	struct gnv_gpu_range bar0, own; /* own: GPU memory of its kernels */
 	size_t len;
 	uint64_t doorbell;
 };
@@ -114,7 +114,7 @@ int main(int argc, char **argv)
 	if (report(GNV_PROBE_MAPPED, ret, NULL) || ret)
 		return 1;
 	if (!probe(&s))
-		_Exit(1); /* the GPU is of no use any more: the kernel takes back what this process has */
+		_Exit(1); /* the GPU no longer works, so leave the clean-up to the kernel */
 	s.gpu->ops->local_free(s.gpu, &s.own, 4096);
 	s.gpu->ops->mmio_detach(s.gpu, &s.bar0);
 	gpunvme_gpu_close(s.gpu);
