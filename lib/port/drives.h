@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
-* The table of quirks.h: facts from nvme_id_table of Linux 7.3, drivers/nvme/host/pci.c. Where Linux has two entries for one
- * pair, of which only the first counts there, both count here: the names tell drives that may carry either firmware.
+ * The table of quirks.h: facts from nvme_id_table of Linux 7.3, drivers/nvme/host/pci.c. For some pairs of IDs Linux has two
+ * entries, of which it uses only the first. Both apply here, because the names show drives that may carry either firmware.
  */
 #ifndef GNV_PORT_DRIVES_H
 #define GNV_PORT_DRIVES_H

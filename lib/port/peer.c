@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Devices that lend their BARs: which way they are opened. What they do is mem/peer_mem.c. */
+/* Open devices that lend their BARs. mem/peer_mem.c uses them. */
 #include <errno.h>
 #include <string.h>
 
@@ -20,7 +20,7 @@ static int open_parsed(struct gnv_uri *uri, const struct gnv_log *log, struct gp
 
 	gnv_uri_take(uri, "port", &name);
 	if (strcmp(uri->scheme, "pci"))
-		ret = gnv_fail(-EINVAL, "only PCI devices lend their BARs; valid scheme: pci");
+		ret = gnv_fail(-EINVAL, "only PCI devices lend their BARs. Valid scheme: pci");
 	if (!ret)
 		ret = gnv_uri_check_taken(uri);
 	if (!ret)

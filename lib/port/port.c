@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The table of ports.
- * Invariant: one line per scheme; an open function either hands over a complete port or leaves nothing.
+ * Invariant: one line per scheme. An open function either hands over a complete port or leaves nothing.
  */
 #include "port/port.h"
 
@@ -27,7 +27,7 @@ int gnv_port_open(struct gnv_uri *uri, const struct gnv_port *share, const struc
 	for (i = 0; i < GNV_ARRAY_LEN(ports); i++)
 		if (!strcmp(ports[i].scheme, uri->scheme))
 			return ports[i].open(uri, share, log, port);
-	return gnv_fail(-EINVAL, "scheme '%s' is not known; valid: soft, pci, vfio-user", uri->scheme);
+	return gnv_fail(-EINVAL, "scheme '%s' is not known. Valid: soft, pci, vfio-user", uri->scheme);
 }
 
 int gnv_port_hold_twins(struct gnv_port *port, const struct gnv_identity *drive)

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Ports: ways to a controller. A port yields a pair, BAR0 as memory and an address space, and nothing above it asks which kind
- * it is.
+ * Ports: ways to a controller. A port provides a pair, BAR0 as memory and an address space. Layers above do not depend on its kind.
  */
 #ifndef GNV_PORT_PORT_H
 #define GNV_PORT_PORT_H
@@ -17,15 +16,15 @@ struct gnv_port;
 struct gnv_hold;
 
 enum gnv_port_loss {
-	GNV_PORT_ERROR, /* the device reported an error, and is not used any more; a reset may mend that */
-	GNV_PORT_LOST,	/* somebody takes it away */
+	GNV_PORT_ERROR, /* the device reported an error, and is no longer used. A reset may help */
+	GNV_PORT_LOST,	/* the kernel takes it away */
 	GNV_PORT_RESET, /* it was reset, and is given away next */
 };
 
 /* Called on a thread of the port, for one thing after the other. @why: the cause, a clause of plain text. */
 typedef void gnv_port_lost_fn(void *ctx, enum gnv_port_loss loss, const char *why);
 
-/* What its registers say of memory in a controller, checked for sense only. */
+/* Memory in a controller by its registers, with only basic checks. */
 struct gnv_port_cmb {
 	unsigned bar;
 	uint64_t offset, size; /* in it */
@@ -34,13 +33,13 @@ struct gnv_port_cmb {
 struct gnv_port_ops {
 	const char *name; /* "soft", "vfio-iommufd", ... as gpunvme_dev_info.transport */
 	/*
-	 * Stop the controller by force, when it did not obey its registers (a function reset; the end of its threads). After
-	 * success no DMA happens any more, and BAR0 must not be touched again. Return: 0, or negative when that is not proven.
+	 * Stop the controller by force after it ignored its registers: a function reset, or the end of its threads. After success
+	 * no DMA happens any more, and BAR0 must not be accessed again. Return: 0, or negative if that is not proven.
 	 */
 	int (*halt)(struct gnv_port *port);
 	/*
-	 * Function reset. After success no DMA happens, and registers are as after power on and may be used; the address space, and
-	 * what is mapped there, stays. Return: 0; -EOPNOTSUPP there is none; -ENODEV it is gone; -EIO; gnv_fail() has the sentence.
+	 * Function reset. After success no DMA happens, and registers are as after power on and may be used. The address space and
+	 * its mappings stay. Return: 0; -EOPNOTSUPP there is none; -ENODEV it is gone; -EIO; gnv_fail() has the message.
 	 */
 	int (*reset)(struct gnv_port *port);
 	/*
@@ -49,19 +48,19 @@ struct gnv_port_ops {
 	 */
 	int (*export_bar0)(struct gnv_port *port, uint64_t offset, size_t len, int *fd);
 	/*
-	 * From now on, and at most once for each, call @lost when the device is lost and reset; at once if it is lost already. A soft:
+	 * Call @lost when the device is lost and when it is reset, at most once each, or at once if it is lost already. A soft:
 	 * controller that was reset can report GNV_PORT_ERROR again.
 	 */
 	void (*watch)(struct gnv_port *port, gnv_port_lost_fn *lost, void *ctx);
 	/*
-	 * Let it make DMA, which it must not before it was disabled: an earlier owner may have left it enabled, with rings at addresses
-	 * that mean something else now. Return: 0, -EIO, -ENODEV; gnv_fail() has the sentence.
+	 * Let it make DMA, which it must not before it was disabled: an earlier owner may have left it enabled, with rings at
+	 * addresses that mean something else now. Return: 0, -EIO, -ENODEV; gnv_fail() has the sentence.
 	 */
 	int (*allow_dma)(struct gnv_port *port);
 	/*
-	 * Get the memory that the controller has in a BAR of its own, as much of it as lies in that BAR. *iova is an unused address
-	 * of the space that can be set as its base (CMBMSC). Once; released before the port is closed.
-	 * Return: 0; -EOPNOTSUPP not by this way, or not in that place; -ENODEV; -ENOSPC; -ENOMEM; gnv_fail() has the sentence.
+	 * Get the memory in the controller's own BAR, as much of it as is in that BAR. *iova is an unused address of the space that
+	 * can be set as its base (CMBMSC). Call it once. Release the memory before the port is closed.
+	 * Return: 0; -EOPNOTSUPP not by this way, or not in that place; -ENODEV; -ENOSPC; -ENOMEM; gnv_fail() has the message.
 	 */
 	int (*cmb)(struct gnv_port *port, const struct gnv_port_cmb *where, struct gpunvme_mem **mem, uint64_t *iova);
 	/* Last: BAR0 and space go with it. The controller has been stopped. */
@@ -72,17 +71,17 @@ struct gnv_port_ops {
 
 struct gnv_port {
 	const struct gnv_port_ops *ops;
-	struct gnv_log log; /* what its threads have to say */
+	struct gnv_log log; /* for messages of its threads */
 	struct gpunvme_mem *bar0;
 	struct gnv_space *space;
-	const char *rung;  /* as gpunvme_queue_info.rung, for lanes that reach BAR0 and host memory directly */
-	uint32_t queues;   /* I/O queue pairs to ask for when the program does not say; 0: the library's choice */
+	const char *rung;  /* as gpunvme_queue_info.rung, for threads that access BAR0 and host memory directly */
+	uint32_t queues;   /* I/O queue pairs to request by default, or 0: the library's choice */
 	bool far_rings;    /* of software: its I/O queues may lie in memory of a GPU that has no CPU address */
 	bool remote;       /* BAR0 is a device's, not memory of the host */
 	bool read_only;    /* every write is refused */
-	bool faulty;       /* it does what is wrong, as it was asked to */
-	struct gnv_medium medium[GNV_PORT_MEDIA]; /* of namespaces 1 and on; the last one stands for all that follow */
-	bool emulated;     /* software of this process is the controller; the next three fields are known of such a controller only */
+	bool faulty;       /* it has injected faults */
+	struct gnv_medium medium[GNV_PORT_MEDIA]; /* of namespaces 1 and on. The last one is for all that follow */
+	bool emulated;     /* software of this process is the controller. Only then the next three fields are known */
 	uint32_t blocks;   /* gpunvme_dev_info.blocks */
 	uint64_t link;	   /* gpunvme_dev_info.link */
 	uint32_t late;	   /* gpunvme_dev_info.late (atomic) */
@@ -90,14 +89,14 @@ struct gnv_port {
 	char address[64];
 	struct gnv_hold *twins;	 /* disks of its namespaces through other controllers (atomic) */
 	char reset_name[16]; /* of the reset it has, as gpunvme_dev_info.reset */
-	uint16_t vendor, device; /* of its PCI function; 0 and 0: it has none */
+	uint16_t vendor, device; /* of its PCI function, or 0 and 0: it has none */
 };
 
-/* How ops->halt() ends its DMA, in words; where that fails the port says what it has done instead. */
+/* How ops->halt() stops its DMA, as text. If that fails, the port reports its other way. */
 const char *gnv_port_force(const struct gnv_port *port);
 
 /*
- * Open the port that the URI names. Refuses keys that nobody took, so the caller takes its own before.
+ * Open the port that the URI names. It refuses keys that were not taken, so the caller takes its own before.
  * @share: a port whose address space is used, or NULL
  * Return: 0 or what gpunvme_dev_open() documents.
  */
@@ -114,16 +113,16 @@ struct gnv_soft_config;
 int gnv_port_soft_config(struct gnv_uri *uri, struct gnv_soft_config *config, uint16_t *vendor, uint16_t *device);
 
 /*
- * A namespace of an open controller may be in use through another one, which the kernel has; its disk there is held until the
- * port is closed, where this user may. Once. Return: 0, also where nothing can be seen; -EBUSY; -ENOMEM; errors of
- * drive->nth(); gnv_fail() has the message.
+ * A namespace of an open controller may be in use through another controller of the kernel. Hold that disk until the port is
+ * closed, if this user may. Call it once. Return: 0, also where no disk is visible; -EBUSY; -ENOMEM; errors of drive->nth();
+ * gnv_fail() has the message.
  */
 int gnv_port_hold_twins(struct gnv_port *port, const struct gnv_identity *drive);
 
-/* Nobody uses the controller any more: what gnv_port_hold_twins() held is let go. Any thread. */
+/* Release the disks of gnv_port_hold_twins() when the controller is no longer used. Any thread. */
 void gnv_port_leave_twins(struct gnv_port *port);
 
-/* By its ops->close, and what it held. */
+/* Close a port by its ops->close, and release its disks. */
 void gnv_port_close(struct gnv_port *port);
 
 /*
@@ -135,7 +134,7 @@ int gnv_port_takes_foreign(struct gnv_port *port);
 /* The sentence for a port that cannot share. Return: -EINVAL. */
 int gnv_port_cannot_share(const struct gnv_port *share, const char *own);
 
-/* The software controller of a soft port, for tests and benchmarks that inject faults; NULL for other ports. */
+/* The software controller of a soft port, for tests and benchmarks that inject faults, or NULL. */
 struct gnv_soft;
 struct gnv_soft *gnv_port_soft(struct gnv_port *port);
 

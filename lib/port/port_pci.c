@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * pci: URIs. Chooses between the ports through VFIO by what this machine offers.
+ * pci: URIs. Chooses between the ports through VFIO by the features of this machine.
  * Invariant: a device that fails a check is not touched.
  */
 #include <errno.h>

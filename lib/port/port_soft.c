@@ -18,7 +18,7 @@
 
 #define VRAM "vram:"
 #define SLICE_MAX_MS 1000u
-#define LOST 0xa5 /* what a function reset leaves in memory of the controller */
+#define LOST 0xa5 /* fills memory of the controller after a function reset */
 
 struct port_soft {
 	struct gnv_port port;
@@ -26,7 +26,7 @@ struct port_soft {
 	struct gpunvme_mem bar0;
 	struct gpunvme_mem *cmb; /* memory in the controller, or NULL */
 	void *lost_ctx;
-	gnv_port_lost_fn *lost; /* atomic; NULL until it is watched */
+	gnv_port_lost_fn *lost; /* atomic, NULL until it is watched */
 };
 
 static void bar_release(struct gpunvme_mem *mem)
@@ -79,7 +79,7 @@ static int soft_export(struct gnv_port *port, uint64_t offset, size_t len, int *
 	return gnv_fail(-EOPNOTSUPP, "%.100s: the software controller has no BAR that another device could reach", port->address);
 }
 
-/* Nobody takes the threads of this process away, but a GPU may not run the kernel of a drive. */
+/* The threads of this process stay, but a GPU may fail to run the kernel of a drive. */
 static void soft_watch(struct gnv_port *port, gnv_port_lost_fn *lost, void *ctx)
 {
 	struct port_soft *ps = gnv_container_of(port, struct port_soft, port);
@@ -98,7 +98,7 @@ static void has_failed(void *ctx, const char *why)
 		lost(ps->lost_ctx, GNV_PORT_ERROR, why);
 }
 
-/* What it reaches is decided by the space alone, and it is born disabled. */
+/* Only the space decides what it can access, and it is disabled at first. */
 static int soft_allow_dma(struct gnv_port *port)
 {
 	(void)port;
@@ -107,7 +107,7 @@ static int soft_allow_dma(struct gnv_port *port)
 
 /* Memory in the controller: mapped in the space, whose address the controller recognises as its own. */
 struct soft_cmb {
-	struct gpunvme_mem mem; /* first: what is freed */
+	struct gpunvme_mem mem; /* first, so that it can be freed */
 	struct gpunvme_mem *bytes;
 	struct port_soft *ps;
 	uint64_t iova;
@@ -190,7 +190,7 @@ static int take_pci(struct gnv_uri *uri, uint16_t *vendor_id, uint16_t *device_i
 	return 0;
 }
 
-/* Namespaces after the first: ns2=PATH, and its lba2 and ro2; and so on without a gap. */
+/* Namespaces after the first: ns2=PATH with its lba2 and ro2, and so on without a gap. */
 static int take_more(struct gnv_uri *uri, struct gnv_soft_config *config)
 {
 	static const struct {
@@ -275,7 +275,7 @@ static bool knows_48_bits(const struct gnv_soft_config *config, uint16_t vendor,
 {
 	struct gnv_drive drive;
 
-	gnv_quirks_find(vendor, device, &drive); /* what is malformed in the environment, opening tells */
+	gnv_quirks_find(vendor, device, &drive); /* opening reports malformed words in the environment */
 	return gnv_soft_has(&config->traits, GNV_SOFT_ADDR_48) || drive.quirks & GNV_QUIRK_ADDR_48;
 }
 
@@ -286,8 +286,8 @@ static int take_space(const struct gnv_port *share, bool narrow, struct gnv_spac
 
 	if (share && narrow && !gnv_soft_space_is_narrow(share->space))
 		return gnv_fail(-EINVAL,
-				"a drive that knows 48 bits of an address cannot share the address space of %.100s, which has more; open it "
-				"first, and share its own",
+				"a drive with 48 address bits cannot share the address space of %.100s, which has more. Open it first, "
+				"and let the other share its space",
 				share->address);
 	if (share) {
 		*space = gnv_space_get(share->space);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The port through a VFIO group and a type 1 container: what kernels without IOMMUFD have. */
+/* The port through a VFIO group and a type 1 container: for kernels without IOMMUFD. */
 #include "mem/space_vfio.h"
 #include "os/vfio/type1.h"
 #include "port/vfio_device.h"

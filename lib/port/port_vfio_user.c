@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The port to a controller in another process that serves vfio-user: its registers by what it offers to map, others by messages,
- * memory by descriptor. Neither interrupts nor DMA by messages are used.
- * Invariant: what the server has been told of is this process's own again when it has answered DMA_UNMAP, or has hung up.
+ * The port to a vfio-user server in another process. It maps registers that the server offers to map, and accesses others by
+ * messages. It shares memory by descriptor. It uses neither interrupts nor DMA by messages.
+ * Invariant: shared memory belongs to this process alone after the server has replied to DMA_UNMAP or has closed the connection.
  */
 #include <errno.h>
 #include <gpunvme/spec.h>
@@ -52,9 +52,9 @@ static int tell_map(void *ctx, int fd, uint64_t iova, size_t len)
 	if (!ret || gnv_user_is_dead(link))
 		return ret ? -ENODEV : 0;
 	if (link->max_maps)
-		snprintf(most, sizeof(most), " (it says that it takes %u)", link->max_maps);
+		snprintf(most, sizeof(most), " (its limit is %u)", link->max_maps);
 	return gnv_fail(ret == -ENOSPC || ret == -ENOMEM ? ret : -EOPNOTSUPP,
-			"%s: the server refused to map %zu bytes: %s; where it has no room for one more%s, map fewer and larger ones", link->path,
+			"%s: the server refused to map %zu bytes: %s. If it has no room for one more%s, map fewer and larger ones", link->path,
 			len, strerror(-ret), most);
 }
 
@@ -74,7 +74,7 @@ static int tell_unmap(void *ctx, uint64_t iova, size_t len)
 
 static const struct gnv_space_user_ops tell = { tell_map, tell_unmap };
 
-/* ---- What a port does ---- */
+/* ---- Operations of a port ---- */
 
 /* Map an error to one that a port may return. The error message stays. */
 static int result_of(const struct port_user *pu, int ret)
@@ -83,7 +83,7 @@ static int result_of(const struct port_user *pu, int ret)
 }
 
 /*
- * The end of the connection is what it must take as the end of this process: it hangs up when nothing of it is reached any more, as
+ * Close the connection, which the server must take as the end of this process. It hangs up when it accesses nothing any more, as
  * gpunvme serve and libvfio-user do (vfu_run_ctx(): the device is reset, then the connection closed).
  */
 static int user_halt(struct gnv_port *port)
@@ -94,7 +94,7 @@ static int user_halt(struct gnv_port *port)
 	gnv_user_give_up(&pu->ud.link);
 	if (gnv_user_is_gone(&pu->ud.link, pu->ud.link.ms))
 		return 0;
-	return gnv_fail(-ETIMEDOUT, "%s: the server does not hang up; end it", pu->ud.link.path);
+	return gnv_fail(-ETIMEDOUT, "%s: the server does not hang up: end it", pu->ud.link.path);
 }
 
 /* Some servers report success and do nothing (vfio_user_device_reset() in spdk/lib/nvmf/vfio_user.c). */
@@ -103,7 +103,7 @@ static int check_reset(const struct gnv_user_device *ud)
 	if (!(gnv_mem_reg_read32(&ud->bar0, GPUNVME_REG_CC) & GPUNVME_CC_EN) &&
 	    !(gnv_mem_reg_read32(&ud->bar0, GPUNVME_REG_CSTS) & GPUNVME_CSTS_RDY))
 		return 0;
-	return gnv_fail(-EIO, "%s: the server answered a reset, and its controller goes on; end it and start it again", ud->link.path);
+	return gnv_fail(-EIO, "%s: the server reported a reset, but its controller still runs. End it and start it again", ud->link.path);
 }
 
 static int user_reset(struct gnv_port *port)
@@ -114,7 +114,7 @@ static int user_reset(struct gnv_port *port)
 	int ret;
 
 	if (!pu->ud.can_reset)
-		return gnv_fail(-EOPNOTSUPP, "%s: the server offers no reset; end it and start it again", pu->ud.link.path);
+		return gnv_fail(-EOPNOTSUPP, "%s: the server offers no reset: end it and start it again", pu->ud.link.path);
 	ret = gnv_user_ask(&pu->ud.link, &q, &a);
 	if (!ret)
 		ret = check_reset(&pu->ud);
@@ -180,10 +180,10 @@ static void lose(struct port_user *pu)
 	if (lost)
 		lost(ctx, GNV_PORT_LOST, why_of(pu));
 	if (gnv_sys_replace_ones(pu->ud.bar0.cpu, pu->ud.bar0.len))
-		gnv_user_give_up(&pu->ud.link); /* its registers stay what they are, and nobody is asked any more */
+		gnv_user_give_up(&pu->ud.link); /* its registers no longer change, so send no more messages */
 	else if (lost)
 		lost(ctx, GNV_PORT_RESET, why_of(pu));
-	gnv_log(&pu->port.log, GPUNVME_LOG_ERROR, "%s: %s; the controller is gone", pu->ud.link.path, why_of(pu));
+	gnv_log(&pu->port.log, GPUNVME_LOG_ERROR, "%s: %s. The controller is gone", pu->ud.link.path, why_of(pu));
 }
 
 static void *watch_server(void *arg)
@@ -237,7 +237,7 @@ static int bring_up(struct port_user *pu, bool unsealed)
 	ret = gnv_thread_start(&pu->thread, watch_server, pu);
 	if (!ret)
 		return 0;
-	gnv_fail(ret, "no thread for the connection; the limit of threads is reached (ulimit -u)");
+	gnv_fail(ret, "no thread for the connection: raise the limit of threads (ulimit -u)");
 	gnv_space_put(pu->port.space);
 close_device:
 	gnv_user_close(&pu->ud);

@@ -16,20 +16,20 @@ static const struct {
 	const char *sentence;
 } quirk_words[] = {
 	{ "slow-ready", "it must be left alone for two seconds after a reset, which every open and recovery waits for" },
-	{ "no-write-zeroes", "its Write Zeroes is broken and not offered to lanes" },
-	{ "cns-01", "it does not list its namespaces; they are asked for one by one" },
-	{ "no-descriptors", "it does not list the identifiers of its namespaces; none is asked for" },
+	{ "no-write-zeroes", "its Write Zeroes is broken and not offered to threads" },
+	{ "cns-01", "it does not list its namespaces, so each is identified by number" },
+	{ "no-descriptors", "it does not list the identifiers of its namespaces, so none is read" },
 	{ "garbage-ids", "drives of its model share the identifiers of their namespaces, which are not believed" },
 	{ "garbage-nqn", "drives of its model share the name of their subsystem, which is not believed" },
-	{ "stripe", "commands that cross a multiple of its largest transfer are slow; its namespaces tell that as their boundary" },
+	{ "stripe", "commands that cross a multiple of its largest transfer are slow, so its namespaces report that as their boundary" },
 	{ "lists-512", "its PRP lists begin at multiples of 512 bytes" },
-	{ "addr-48", "its addresses have 48 bits; IOVAs stay below" },
+	{ "addr-48", "its addresses have 48 bits, so IOVAs stay below 2^48" },
 	{ "medium-prio", "its submission queues are made with medium priority" },
 	{ "no-deepest-ps", "it may not come back from its deepest power state, and is kept from changing its power state by itself" },
 	{ "one-command", "it loses data with more than one command in flight" },
 	{ "sqe-128", "its submission queues have entries of 128 bytes" },
 	{ "shared-tags", "its queues share their command identifiers with the admin queue" },
-	{ "few-cids", "it takes no command identifiers above the depth of a queue; one that it completes twice may end another command" },
+	{ "few-cids", "it takes no command identifiers above the depth of a queue, so a duplicate completion may end another command" },
 };
 
 int gnv_quirks_refuse(const struct gnv_drive *drive)
@@ -39,7 +39,7 @@ int gnv_quirks_refuse(const struct gnv_drive *drive)
 	if (!bad)
 		return 0;
 	return gnv_fail(-EOPNOTSUPP,
-			"%s cannot be driven by this library: %s; use another drive (GPUNVME_QUIRKS=none tries all the same)",
+			"%s cannot be driven by this library: %s. Use another drive (GPUNVME_QUIRKS=none ignores this)",
 			drive->name[0] ? drive->name : "the drive", gnv_quirk_sentence(bad));
 }
 
@@ -70,7 +70,7 @@ static int bad_word(const char *text, size_t len)
 	char valid[GNV_QUIRKS_TEXT];
 
 	gnv_quirks_text(~0u, valid);
-	return gnv_fail(-EINVAL, "GPUNVME_QUIRKS: \"%.*s\" is no quirk; valid: none,%s, for one drive VVVV:DDDD=...",
+	return gnv_fail(-EINVAL, "GPUNVME_QUIRKS: \"%.*s\" is no quirk. Valid: none,%s, for one drive VVVV:DDDD=...",
 			(int)gnv_min(len, 40), text, valid);
 }
 
@@ -104,7 +104,7 @@ static int parse_words(const char *text, const char *end, uint32_t *quirks)
 	}
 }
 
-/* The drive that an entry is for, VVVV:DDDD=; an entry without one is for all. `text` is moved past it. */
+/* The drive that an entry is for, VVVV:DDDD=. An entry without one is for all. `text` is moved past it. */
 static bool is_for(const char **text, const char *end, uint16_t vendor, uint16_t device)
 {
 	unsigned v, d;

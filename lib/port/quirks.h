@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Drives that do not do what the specification says, by vendor and device of their PCI function; no device is needed to ask.
+ * Drives that deviate from the specification, by vendor and device of their PCI function. The lookup needs no device.
  *
- * The facts are those Linux 7 has gathered (drivers/nvme/host/pci.c, nvme_id_table; nvme.h, enum nvme_quirks). Left out is what
+ * The facts are from Linux 7 (drivers/nvme/host/pci.c: nvme_id_table, and nvme.h: enum nvme_quirks). Left out are those that
  * concerns interrupts, suspend and temperature alarms, which this library does not use.
  */
 #ifndef GNV_PORT_QUIRKS_H
@@ -36,15 +36,15 @@ enum gnv_quirk {
 
 struct gnv_drive {
 	uint32_t quirks;  /* enum gnv_quirk */
-	const char *name; /* of the model; "" for a drive the table does not have */
+	const char *name; /* of the model, or "" for a drive that is not in the table */
 };
 
 /*
- * gnv_quirks_look() - what is known of a drive
- * @vendor, @device: of its PCI function; 0 and 0: it has none
- * @words: replaces what the table says, for trying: WORD[,WORD...] for every drive, or VVVV:DDDD=WORD[,WORD...] for one; several
- *         are parted by ";", the last that fits counts; the word "none" stands for no quirk; NULL or "": the table
- * Return: 0; -EINVAL @words is malformed; gnv_fail() has the sentence.
+ * gnv_quirks_look() - find the quirks of a drive
+ * @vendor, @device: of its PCI function, or 0 and 0: it has none
+ * @words: replaces the table, for experiments: WORD[,WORD...] for every drive, or VVVV:DDDD=WORD[,WORD...] for one. ";" separates
+ *         several, of which the last that matches counts. The word "none" stands for no quirk. NULL or "": the table
+ * Return: 0; -EINVAL @words is malformed; gnv_fail() has the message.
  */
 int gnv_quirks_look(uint16_t vendor, uint16_t device, const char *words, struct gnv_drive *drive);
 
@@ -54,10 +54,10 @@ int gnv_quirks_find(uint16_t vendor, uint16_t device, struct gnv_drive *drive);
 /* Return: 0; -EOPNOTSUPP this library cannot drive it; gnv_fail() has the sentence. */
 int gnv_quirks_refuse(const struct gnv_drive *drive);
 
-/* "no-write-zeroes,lists-512", as gnv_quirks_look() takes it; "" for none. */
+/* "no-write-zeroes,lists-512", as gnv_quirks_look() takes it, or "" for none. */
 void gnv_quirks_text(uint32_t quirks, char text[GNV_QUIRKS_TEXT]);
 
-/* The lowest of @quirks in words: what it is, and what the library does about it. */
+/* The lowest of @quirks as text: the deviation, and what the library does about it. */
 const char *gnv_quirk_sentence(uint32_t quirks);
 
 #endif

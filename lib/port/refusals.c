@@ -36,10 +36,10 @@ static int check_nvme(const char *sys, const struct gnv_pci *pci)
 	if (pci->class_code >> 8 == CLASS_RAID || hides_drives(sys, pci))
 		return gnv_fail(
 			-ENODEV,
-			"%s (PCI class %06x) hides its drives, as Intel RST, VMD and RAID controllers do; switch it to AHCI or "
-			"NVMe in the firmware, or VMD off, which an array on those drives does not survive",
+			"%s (PCI class %06x) hides its drives, as Intel RST, VMD and RAID controllers do. In the firmware, switch it to "
+			"AHCI or NVMe, or VMD off. An array on those drives does not survive that",
 			pci->bdf, pci->class_code);
-	return gnv_fail(-ENODEV, "%s is not an NVMe controller (PCI class %06x, not %06x); gpunvme list shows those there are",
+	return gnv_fail(-ENODEV, "%s is not an NVMe controller (PCI class %06x, not %06x): gpunvme list shows the controllers",
 			pci->bdf, pci->class_code, GNV_CLASS_NVME);
 }
 
@@ -58,14 +58,13 @@ static int check_path(const char *sys, const struct gnv_pci *pci)
 		if (!gnv_pci_parse(part, bdf) && strcmp(bdf, pci->bdf) && !gnv_sysfs_pci(sys, bdf, &above) &&
 		    above.class_code >> 8 == CLASS_RAID)
 			return gnv_fail(-EPERM,
-					"%s is below the RAID function %s (Intel VMD), under whose address it makes its DMA; "
-					"switch VMD off for "
-					"its slot in the firmware, which an array on it does not survive",
+					"%s is below the RAID function %s (Intel VMD), under whose address it makes its DMA. Switch VMD "
+					"off for its slot in the firmware. An array on it does not survive that",
 					pci->bdf, bdf);
 	return 0;
 }
 
-/* A device that the kernel hands out without IOMMU: it then has a group of its own all the same. */
+/* A device that the kernel offers without IOMMU, which still has its own group. */
 static bool is_bare(const struct gnv_pci *pci)
 {
 	return pci->group < 0 || !strncmp(pci->cdev, NOIOMMU, strlen(NOIOMMU));
@@ -77,7 +76,7 @@ static int check_iommu(const char *sys, const struct gnv_pci *pci)
 	if (!is_bare(pci))
 		return 0;
 	return gnv_fail(-EOPNOTSUPP,
-			"%s is behind no IOMMU; enable it in the firmware (VT-d, AMD-Vi) and in the kernel (intel_iommu=on)", pci->bdf);
+			"%s is behind no IOMMU: enable it in the firmware (VT-d, AMD-Vi) and in the kernel (intel_iommu=on)", pci->bdf);
 }
 
 static int check_driver(const char *sys, const struct gnv_pci *pci)
@@ -86,8 +85,8 @@ static int check_driver(const char *sys, const struct gnv_pci *pci)
 	if (!strcmp(pci->driver, "vfio-pci"))
 		return 0;
 	if (!pci->driver[0])
-		return gnv_fail(-ENODEV, "%s has no driver; give it to vfio-pci: gpunvme bind %s", pci->bdf, pci->bdf);
-	return gnv_fail(-EBUSY, "%s is bound to the driver %s; if nothing there is needed, give it to vfio-pci: gpunvme bind %s",
+		return gnv_fail(-ENODEV, "%s has no driver. Give it to vfio-pci: gpunvme bind %s", pci->bdf, pci->bdf);
+	return gnv_fail(-EBUSY, "%s is bound to the driver %s. If nothing there is needed, give it to vfio-pci: gpunvme bind %s",
 			pci->bdf, pci->driver, pci->bdf);
 }
 
@@ -100,8 +99,8 @@ static int check_group(const char *sys, const struct gnv_pci *pci)
 	for (unsigned i = 0; !gnv_sysfs_group_member(sys, pci, i, &other); i++)
 		if (!gnv_sysfs_tolerated(&other))
 			return gnv_fail(-EPERM,
-					"%s shares IOMMU group %d with %s, which the driver %s uses; unbind that one, or put the drive "
-					"into another slot",
+					"%s shares IOMMU group %d with %s, which the driver %s uses. Unbind that device, or put the "
+					"drive into another slot",
 					pci->bdf, pci->group, other.bdf, other.driver);
 	return 0;
 }
@@ -116,7 +115,7 @@ const struct gnv_vfio_check gnv_vfio_checks[] = {
 	{ "path", "no RAID function stands before it", true, check_path },
 	{ "iommu", "an IOMMU stands before it", true, check_iommu },
 	{ "group", "its IOMMU group has no foreign devices", true, check_group },
-	{ "users", "nobody mounts, holds or opens its namespaces", false, check_users }, /* bind asks it while it holds them */
+	{ "users", "no program mounts, holds or opens its namespaces", false, check_users }, /* bind checks it while it holds them */
 	{ "driver", "vfio-pci has it", false, check_driver },
 	{ NULL, NULL, false, NULL },
 };
@@ -127,9 +126,9 @@ static int check_node(const char *path, const char *remedy)
 	int ret = gnv_sys_may_use(path);
 
 	if (ret == -ENOENT)
-		return gnv_fail(-ENODEV, "%s does not exist; %s. A container needs it by --device", path, remedy);
+		return gnv_fail(-ENODEV, "%s does not exist: %s. A container needs it by --device", path, remedy);
 	if (ret)
-		return gnv_fail(-EACCES, "%s: no permission; give it to your user (gpunvme bind --user NAME, or chown)", path);
+		return gnv_fail(-EACCES, "%s: no permission. Give it to your user (gpunvme bind --user NAME, or chown)", path);
 	return 0;
 }
 
@@ -164,23 +163,23 @@ static int check_noiommu(const char *sys, const struct gnv_pci *pci)
 	char path[80];
 
 	if (!is_bare(pci))
-		return gnv_fail(-EINVAL, "%s is behind an IOMMU, which guards this machine's memory; use port=iommufd or port=type1", pci->bdf);
+		return gnv_fail(-EINVAL, "%s is behind an IOMMU, which guards this machine's memory: use port=iommufd or port=type1", pci->bdf);
 	if (on < 0)
-		return gnv_fail(-EOPNOTSUPP, "this kernel hands out no device without IOMMU; that needs Linux 7.3 with CONFIG_VFIO_NOIOMMU");
+		return gnv_fail(-EOPNOTSUPP, "this kernel offers no device without IOMMU: use Linux 7.3 with CONFIG_VFIO_NOIOMMU");
 	if (!on)
 		return gnv_fail(-EPERM,
-				"devices without IOMMU are switched off; if every byte of this machine may be at the mercy of the drive: "
+				"devices without IOMMU are switched off. If the drive may access every byte of this machine: "
 				"echo 1 >/sys/module/vfio/parameters/enable_unsafe_noiommu_mode, and bind it to vfio-pci again");
 	ret = check_driver(sys, pci);
 	if (ret)
 		return ret;
 	if (strncmp(pci->cdev, NOIOMMU, strlen(NOIOMMU)))
 		return gnv_fail(-EOPNOTSUPP,
-				"%s has no device node for use without IOMMU; that needs Linux 7.3 with CONFIG_VFIO_DEVICE_CDEV, and the device "
-				"bound to vfio-pci after the switch was set",
+				"%s has no device node for use without IOMMU. Use Linux 7.3 with CONFIG_VFIO_DEVICE_CDEV, and bind the "
+				"device to vfio-pci after the switch was set",
 				pci->bdf);
 	if (!gnv_sys_may_rawio())
-		return gnv_fail(-EPERM, "a device without IOMMU needs CAP_SYS_RAWIO; run as root");
+		return gnv_fail(-EPERM, "a device without IOMMU needs CAP_SYS_RAWIO: run as root");
 	snprintf(path, sizeof(path), GNV_VFIO_CDEV_DIR "/%s", pci->cdev);
 	return check_node(path, "bind the device to vfio-pci again");
 }

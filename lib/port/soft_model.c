@@ -117,7 +117,7 @@ static int no_such(const char *name)
 
 	for (i = 0; i < GNV_ARRAY_LEN(known) && gnv_soft_named_nth(i); i++)
 		known[i] = gnv_soft_named_nth(i);
-	return gnv_fail(-EINVAL, "model=%.100s in the URI: no such model; use %s, %s, %s, %s or " GENERIC, name, known[0], known[1],
+	return gnv_fail(-EINVAL, "model=%.100s in the URI: no such model: use %s, %s, %s, %s or " GENERIC, name, known[0], known[1],
 			known[2], known[3]);
 }
 
@@ -141,13 +141,13 @@ static int take_named(struct gnv_uri *uri, struct gnv_soft_model *model)
 	if (!named)
 		return no_such(name);
 	if (given)
-		return gnv_fail(-EINVAL, "model=%s in the URI has its own %s=; leave it out, or use model=" GENERIC, name, given);
+		return gnv_fail(-EINVAL, "model=%s in the URI has its own %s=: leave it out, or use model=" GENERIC, name, given);
 	model->parts = named->parts;
 	model->link = named->link;
 	return 0;
 }
 
-/* Of a named drive, in place of its own. */
+/* Of a named drive: the link replaces its own. */
 static int take_link(struct gnv_uri *uri, struct gnv_soft_model *model)
 {
 	uint64_t link = UINT64_MAX;

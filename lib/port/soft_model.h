@@ -6,7 +6,7 @@
 #include "port/port.h"
 #include "soft/core/timing.h"
 
-/* Take these keys. Return: 0; -EINVAL with an error message. What the values make together, the controller checks. */
+/* Take these keys. Return: 0; -EINVAL with an error message. The controller checks the combination of values. */
 int gnv_port_soft_model(struct gnv_uri *uri, struct gnv_soft_model *model);
 
 #endif

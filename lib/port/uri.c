@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Device URIs.
- * Invariant: a parsed URI owns its strings; none holds a NUL byte that came from %00.
+ * Invariant: a parsed URI owns its strings, and none has a NUL byte from %00.
  */
 #include "port/uri.h"
 
@@ -44,7 +44,7 @@ static int decode(const char *text, size_t len, char **out)
 			free(made);
 			return gnv_fail(
 				-EINVAL,
-				"in '%.*s' a '%%' is not followed by two hex digits of a byte from 01 to ff; write '%%25' for "
+				"in '%.*s' a '%%' is not followed by two hex digits of a byte from 01 to ff. Write '%%25' for "
 				"'%%' itself",
 				(int)(len > 200 ? 200 : len), text);
 		}
@@ -77,7 +77,7 @@ static int parse_scheme(const char **text, struct gnv_uri *uri)
 	while (islower((unsigned char)at[n]) || isdigit((unsigned char)at[n]) || at[n] == '-')
 		n++;
 	if (!islower((unsigned char)at[0]) || at[n] != ':' || n >= sizeof(uri->scheme))
-		return gnv_fail(-EINVAL, "'%.200s' is not a device URI; write soft:%.200s for an image file, or pci:DDDD:BB:DD.F", at, at);
+		return gnv_fail(-EINVAL, "'%.200s' is not a device URI: write soft:%.200s for an image file, or pci:DDDD:BB:DD.F", at, at);
 	memcpy(uri->scheme, at, n);
 	*text += n + 1;
 	return 0;
@@ -92,7 +92,7 @@ static int parse_param(const char *text, size_t len, struct gnv_uri *uri)
 	int ret;
 
 	if (!key_len)
-		return gnv_fail(-EINVAL, "the URI has an empty key; write key=value, separated by single '&'");
+		return gnv_fail(-EINVAL, "the URI has an empty key: write key=value, separated by single '&'");
 	if (n == GNV_URI_MAX_KEYS)
 		return gnv_fail(-EINVAL, "the URI has more than %d keys", GNV_URI_MAX_KEYS);
 	ret = decode(text, key_len, &uri->param[n].key);
@@ -104,7 +104,7 @@ static int parse_param(const char *text, size_t len, struct gnv_uri *uri)
 		return ret;
 	for (i = 0; i < n; i++)
 		if (!strcmp(uri->param[i].key, uri->param[n].key))
-			return gnv_fail(-EINVAL, "key '%.100s' is given twice in the URI; keep one", uri->param[n].key);
+			return gnv_fail(-EINVAL, "key '%.100s' is given twice in the URI: keep one", uri->param[n].key);
 	return 0;
 }
 
@@ -120,7 +120,7 @@ int gnv_uri_add(struct gnv_uri *uri, const char *key, const char *value)
 		return gnv_fail(-EINVAL, "the URI has %d keys, and there is no room for %s", GNV_URI_MAX_KEYS, key);
 	uri->param[n].key = strdup(key);
 	uri->param[n].value = strdup(value);
-	uri->count++; /* gnv_uri_fini() frees what there is of it */
+	uri->count++; /* gnv_uri_fini() frees a part of it */
 	return uri->param[n].key && uri->param[n].value ? 0 : gnv_fail(-ENOMEM, "out of memory");
 }
 
@@ -248,7 +248,7 @@ int gnv_uri_check_taken(const struct gnv_uri *uri)
 		strcat(list, uri->known[k]);
 	}
 	near = nearest_key(uri, uri->param[i].key);
-	return gnv_fail(-EINVAL, "unknown key '%.100s' in the URI; %s%s%salid for %s: %s", uri->param[i].key,
+	return gnv_fail(-EINVAL, "unknown key '%.100s' in the URI: %s%s%salid for %s: %s", uri->param[i].key,
 			near ? "did you mean " : "", near ? near : "", near ? "? V" : "v", uri->scheme, list);
 }
 
@@ -257,7 +257,7 @@ int gnv_uri_pci(const char *text, char bdf[GNV_BDF_BYTES])
 	struct gnv_uri uri;
 	int ret = gnv_uri_parse(text, &uri);
 
-	if (ret) /* which says what a URI is; an address is what is wanted here */
+	if (ret) /* that message is about URIs, but here an address is needed */
 		return ret == -EINVAL ? gnv_pci_parse(text, bdf) : ret;
 	ret = gnv_pci_parse(strcmp(uri.scheme, "pci") ? text : uri.address, bdf);
 	gnv_uri_fini(&uri);

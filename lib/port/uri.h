@@ -2,7 +2,7 @@
 /*
  * Device URIs: scheme:address[?key=value&...], percent-encoded. A bare PCI address (DDDD:BB:DD.F or BB:DD.F) is scheme "pci".
  *
- * Parsing knows syntax only. Each part of the library takes its keys; a key that is left at the end is unknown.
+ * Parsing knows syntax only. Each part of the library takes its keys. A key that is left at the end is unknown.
  */
 #ifndef GNV_PORT_URI_H
 #define GNV_PORT_URI_H
@@ -20,10 +20,10 @@ struct gnv_uri {
 	unsigned count;
 	struct {
 		char *key;
-		char *value; /* decoded; "" when there was no '=' */
+		char *value; /* decoded, "" without '=' */
 		bool taken;
 	} param[GNV_URI_MAX_KEYS];
-	const char *known[GNV_URI_MAX_KEYS]; /* the keys somebody asked for: what a message lists as valid */
+	const char *known[GNV_URI_MAX_KEYS]; /* the requested keys, which a message lists as valid */
 	unsigned known_count;
 };
 
@@ -43,13 +43,13 @@ bool gnv_uri_has_scheme(const char *text, const char *scheme);
 /* Take a key (a literal: the name is kept): *value is set to its text, or NULL when absent. */
 void gnv_uri_take(struct gnv_uri *uri, const char *key, const char **value);
 
-/* Take a number within [min, max]; *value is left alone when the key is absent. Return: 0, -EINVAL. */
+/* Take a number within [min, max]. If the key is absent, *value stays. Return: 0, -EINVAL. */
 int gnv_uri_take_u32(struct gnv_uri *uri, const char *key, uint32_t min, uint32_t max, uint32_t *value);
 
 /* One more key, unless the URI has it already. Return: 0; -EINVAL there are too many; -ENOMEM. */
 int gnv_uri_add(struct gnv_uri *uri, const char *key, const char *value);
 
-/* Return: 0; -EINVAL naming the first key that nobody took, and those that were asked for. */
+/* Return: 0; -EINVAL with the first key that was not taken, and the valid keys. */
 int gnv_uri_check_taken(const struct gnv_uri *uri);
 
 #endif

@@ -14,7 +14,7 @@
 #define REGION_BAR0 0u /* numbers as in linux/vfio.h */
 #define REGION_CONFIG 7u
 #define REGIONS_MAX 1024u
-#define BAR_MAX (64u << 20) /* 65,536 queues 512 bytes apart; more is nonsense */
+#define BAR_MAX (64u << 20) /* 65,536 queues 512 bytes apart */
 #define COMMAND 0x04u	    /* PCI Local Bus Specification 3.0, 6.2.2 */
 #define COMMAND_MEMORY 0x002u
 #define COMMAND_MASTER 0x004u
@@ -23,7 +23,7 @@
 #define CLASS 0x08u
 #define CLASS_NVME 0x010802u
 
-/* Whatever number it refuses with is none of the library's results. */
+/* The server may refuse with any number, so it is replaced by a result of the library. */
 static int ask(struct gnv_user_link *link, const struct gnv_user_question *question, struct gnv_user_answer *answer)
 {
 	int ret = gnv_user_ask(link, question, answer);
@@ -38,7 +38,7 @@ struct word {
 	uint32_t value;
 };
 
-/* Bytes of one with so much data, without what the compiler adds. */
+/* The size of a message with so much data, without padding. */
 static size_t size_of(uint32_t data)
 {
 	return sizeof(struct gnv_wire_access) + data;
@@ -57,7 +57,7 @@ static int access_word(struct gnv_user_link *link, uint16_t command, struct word
 		return ret;
 	if (memcmp(&got.at, &word->at, sizeof(got.at))) {
 		gnv_user_give_up(link);
-		return gnv_fail(-EPROTO, "%s: the server answered for %u bytes at 0x%llx of region %u; %u at 0x%llx of region %u were meant",
+		return gnv_fail(-EPROTO, "%s: the server answered for %u bytes at 0x%llx of region %u instead of %u at 0x%llx of region %u",
 				link->path, got.at.count, (unsigned long long)got.at.offset, got.at.region, word->at.count,
 				(unsigned long long)word->at.offset, word->at.region);
 	}
@@ -152,7 +152,7 @@ static int greet(struct gnv_user_link *link)
 		return ret;
 	memcpy(&version, said, sizeof(version));
 	if (version.major)
-		return broken(link, gnv_fail(-EOPNOTSUPP, "%s: the server speaks version %u of vfio-user; this library speaks 0", link->path,
+		return broken(link, gnv_fail(-EOPNOTSUPP, "%s: the server speaks version %u of vfio-user, but this library speaks 0", link->path,
 					     version.major));
 	link->max_maps = gnv_wire_max_maps(said + sizeof(version), a.len - sizeof(version));
 	return 0;
@@ -169,7 +169,7 @@ static int get_info(struct gnv_user_device *ud)
 	if (ret)
 		return ret;
 	if (!(got.flags & GNV_WIRE_INFO_PCI) || got.regions <= REGION_CONFIG || got.regions > REGIONS_MAX)
-		return gnv_fail(-ENODEV, "%s: the server has no PCI device (flags 0x%x, %u regions); give the socket of an NVMe controller",
+		return gnv_fail(-ENODEV, "%s: the server has no PCI device (flags 0x%x, %u regions): give the socket of an NVMe controller",
 				ud->link.path, got.flags, got.regions);
 	ud->can_reset = got.flags & GNV_WIRE_INFO_RESET;
 	return 0;
@@ -185,7 +185,7 @@ static int check_device(struct gnv_user_device *ud)
 	if (ret)
 		return ret;
 	if (class >> 8 != CLASS_NVME)
-		return gnv_fail(-ENODEV, "%s: the server's device is of class 0x%06x; an NVMe controller is of 0x%06x", ud->link.path, class >> 8,
+		return gnv_fail(-ENODEV, "%s: the server's device is of class 0x%06x, not an NVMe controller (0x%06x)", ud->link.path, class >> 8,
 				CLASS_NVME);
 	ud->vendor = (uint16_t)id;
 	ud->device = (uint16_t)(id >> 16);

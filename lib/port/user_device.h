@@ -16,10 +16,10 @@ struct gnv_user_device {
 };
 
 /*
- * gnv_user_open() - greet the server that a link leads to, and map what it offers of BAR0
+ * gnv_user_open() - greet the server of a link, and map BAR0 as far as it offers that
  * @unsealed: also where the server can cut it off
  * Return: 0; -ENODEV it has no NVMe controller, or has hung up; -EPERM it could end this process; -EIO it refuses something;
- * -ETIMEDOUT, -EPROTO; -EOPNOTSUPP, -ENOMEM, -EINVAL; gnv_fail() has the sentence, and the link is still the caller's.
+ * -ETIMEDOUT, -EPROTO; -EOPNOTSUPP, -ENOMEM, -EINVAL; gnv_fail() has the message, and the link still belongs to the caller.
  */
 int gnv_user_open(struct gnv_user_device *device, bool unsealed);
 void gnv_user_close(struct gnv_user_device *device);

@@ -23,7 +23,7 @@ int gnv_user_connect(struct gnv_user_link *link, const char *path, uint32_t ms)
 	link->wake = gnv_event_open();
 	if (link->wake < 0) {
 		gnv_socket_disconnect(link->fd);
-		return gnv_fail(-EMFILE, "no descriptor for events; raise RLIMIT_NOFILE (ulimit -n)");
+		return gnv_fail(-EMFILE, "no descriptor for events: raise RLIMIT_NOFILE (ulimit -n)");
 	}
 	pthread_mutex_init(&link->lock, NULL);
 	link->ms = ms;
@@ -68,12 +68,12 @@ bool gnv_user_is_gone(const struct gnv_user_link *link, uint32_t ms)
 
 static int gone(const struct gnv_user_link *link)
 {
-	return gnv_fail(-ENODEV, "%s: the server has hung up; start it again, and open the controller again", link->path);
+	return gnv_fail(-ENODEV, "%s: the server has hung up: start it again, and open the controller again", link->path);
 }
 
 static int broken(const struct gnv_user_link *link)
 {
-	return gnv_fail(-ENODEV, "%s: the connection has broken; look at the server, and open the controller again", link->path);
+	return gnv_fail(-ENODEV, "%s: the connection has broken: check the server, and open the controller again", link->path);
 }
 
 static int await(const struct gnv_user_link *link, bool write, uint64_t until)
@@ -85,7 +85,7 @@ static int await(const struct gnv_user_link *link, bool write, uint64_t until)
 		return 0;
 	}
 	return gnv_fail(-ETIMEDOUT, "%s: the server does not reply within %u ms: %s, or raise timeout= in the URI", link->path, link->ms,
-			link->greeted ? "see whether it hangs" : "it serves one client at a time, and may have another one; end that");
+			link->greeted ? "check whether it hangs" : "it accepts one client at a time, so end any other");
 }
 
 static int send_all(const struct gnv_user_link *link, size_t len, int fd, uint64_t until)
@@ -110,7 +110,7 @@ static int send_all(const struct gnv_user_link *link, size_t len, int fd, uint64
 static int too_many(const struct gnv_user_link *link, const struct gnv_socket_fds *fds)
 {
 	if (fds->count < GNV_SOCKET_FDS)
-		return gnv_fail(-EMFILE, "%s: no descriptor for what the server sent; raise RLIMIT_NOFILE (ulimit -n)", link->path);
+		return gnv_fail(-EMFILE, "%s: no descriptor for a reply of the server: raise RLIMIT_NOFILE (ulimit -n)", link->path);
 	return gnv_fail(-EPROTO, "%s: the server sent more descriptors than a message may have", link->path);
 }
 
@@ -144,7 +144,7 @@ static void put_question(struct gnv_user_link *link, const struct gnv_user_quest
 		memcpy(link->message + sizeof(header), q->payload, q->len);
 }
 
-/* Return: 0; what the server answered; otherwise @lost is set. */
+/* Return: 0; the error of the server; otherwise @lost is set. */
 static int take_answer(struct gnv_user_link *link, const struct gnv_wire_header *asked, struct gnv_user_answer *a,
 		       struct gnv_socket_fds *fds, uint64_t until, bool *lost)
 {
@@ -200,6 +200,6 @@ int gnv_user_ask(struct gnv_user_link *link, const struct gnv_user_question *que
 	if (!ret && answer->fds)
 		*answer->fds = fds;
 	else if (!gnv_socket_drop(&fds))
-		gnv_user_give_up(link); /* it passes what cannot be closed */
+		gnv_user_give_up(link); /* a descriptor that it sent cannot be closed */
 	return ret;
 }

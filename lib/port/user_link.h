@@ -23,8 +23,8 @@ struct gnv_user_link {
 	uint32_t ms;   /* that a reply may take */
 	uint32_t dead; /* atomic: it broke */
 	uint16_t id;   /* of the last question */
-	bool greeted;  /* it has answered one */
-	uint32_t max_maps; /* that the server takes at one time, as it has said; 0: it has not */
+	bool greeted;  /* it has replied to one */
+	uint32_t max_maps; /* limit of the server, or 0: not reported */
 	uint8_t message[sizeof(struct gnv_wire_header) + GNV_USER_LONGEST];
 	char path[108];
 };
@@ -33,15 +33,15 @@ struct gnv_user_question {
 	uint16_t command;
 	const void *payload;
 	size_t len; /* at most GNV_USER_LONGEST */
-	int fd;     /* that goes with it, or -1 */
+	int fd;     /* to send with it, or -1 */
 };
 
 /* Where the reply goes. */
 struct gnv_user_answer {
 	void *to;
-	size_t least, most; /* bytes that it may have; at most GNV_USER_LONGEST */
+	size_t least, most; /* bytes that it may have, up to GNV_USER_LONGEST */
 	size_t len;	    /* that it had */
-	bool refused;	    /* the result is what the server says */
+	bool refused;	    /* the result is from the server */
 	struct gnv_socket_fds *fds; /* NULL: descriptors are closed */
 };
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Memory that a controller has in a BAR of its own (CMB): the CPU's mapping of it, and the addresses by which the controller
- * knows it. They are those of the BAR on the bus, as Linux has it (nvme_map_cmb(), drivers/nvme/host/pci.c): the only ones that
- * a controller from before NVMe 1.4 knows, and without an IOMMU the only ones that are no other memory. Nothing is ever mapped
- * there, so that one which does not recognise them reaches nothing behind an IOMMU.
+ * Memory in a BAR of the controller (CMB): the CPU's mapping of it, and the addresses by which the controller knows it. These are
+ * the BAR's addresses on the bus, as in Linux (nvme_map_cmb(), drivers/nvme/host/pci.c). A controller from before NVMe 1.4 knows
+ * only these, and without an IOMMU only these are no other memory. Nothing is mapped at them. So with an IOMMU, a controller that
+ * does not recognise them accesses nothing.
  */
 #include "port/vfio_device.h"
 
@@ -15,7 +15,7 @@
 #include "util/bits.h"
 
 struct cmb {
-	struct gpunvme_mem mem; /* first: what is freed */
+	struct gpunvme_mem mem; /* first, so that it can be freed */
 	struct gnv_port_vfio *pv;
 	unsigned bar;
 	uint64_t offset; /* in it */
@@ -83,7 +83,7 @@ static int cmb_attach(struct gpunvme_mem *mem, struct gpunvme_gpu *gpu, size_t o
 
 static const struct gnv_mem_ops cmb_ops = { "cmb", cmb_release, cmb_attach, gnv_mem_detach_foreign };
 
-/* The interrupt table must not be the lanes' to write. */
+/* Threads must not be able to write the interrupt table. */
 static int check_table(const struct gnv_vfio *vfio, unsigned bar, uint64_t offset, size_t len)
 {
 	struct gnv_range range[2];
@@ -114,7 +114,7 @@ static int take(struct cmb *cmb)
 	return ret;
 }
 
-/* What it says to have beyond its BAR nobody reaches. */
+/* Memory outside of the BAR cannot be accessed. */
 static int measure(const struct gnv_vfio *vfio, const struct gnv_port_cmb *where, size_t *len)
 {
 	const uint64_t page = gnv_sys_page_size(), bar = where->bar < GNV_VFIO_BARS ? vfio->bar[where->bar].size : 0;

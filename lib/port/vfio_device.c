@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A controller held through VFIO.
- * Invariant, the order of closing: the watcher, the mapping of BAR0, the address space, the device, what it was attached to. The
+ * Invariant, the order of closing: the watcher, the mapping of BAR0, the address space, the device, its container or IOMMUFD. The
  * controller makes no DMA by then.
  */
 #include "port/vfio_device.h"
@@ -30,7 +30,7 @@ static void bar_release(struct gpunvme_mem *mem)
 	gnv_sys_unmap(mem->cpu, mem->len);
 }
 
-/* Return: 0, and what ended its DMA; -EIO. */
+/* Return: 0, with the way that stopped its DMA; -EIO. */
 static int halt(struct gnv_port_vfio *pv, const char **how)
 {
 	enum gnv_vfio_end end;
@@ -43,7 +43,7 @@ static int halt(struct gnv_port_vfio *pv, const char **how)
 	if (ret || end != GNV_VFIO_END_MASTER || pv->vfio.reset_way == GNV_VFIO_RESET_NONE)
 		return ret;
 	*how = "the end of its bus mastering";
-	gnv_log(&pv->port.log, GPUNVME_LOG_WARN, "%s: its reset failed; its bus mastering was ended instead", pv->vfio.bdf);
+	gnv_log(&pv->port.log, GPUNVME_LOG_WARN, "%s: its reset failed, so its bus mastering was switched off", pv->vfio.bdf);
 	return 0;
 }
 
@@ -54,7 +54,7 @@ int gnv_port_vfio_halt(struct gnv_port *port)
 	return halt(pv_of(port), &how);
 }
 
-/* The kernel puts config space back as it was; that DMA is allowed again is made sure of here. */
+/* The kernel restores config space, so enable DMA again. */
 int gnv_port_vfio_reset(struct gnv_port *port)
 {
 	struct gnv_port_vfio *pv = pv_of(port);
@@ -106,7 +106,7 @@ static void give_back(struct gnv_port_vfio *pv, gnv_port_lost_fn *lost, void *ct
 	if (!ret)
 		ret = halt(pv, &how);
 	if (ret) {
-		gnv_log(&pv->port.log, GPUNVME_LOG_ERROR, "%s: the kernel wants the device back; close it", pv->vfio.bdf);
+		gnv_log(&pv->port.log, GPUNVME_LOG_ERROR, "%s: the kernel wants the device back: close it", pv->vfio.bdf);
 		return;
 	}
 	if (lost)
@@ -116,7 +116,7 @@ static void give_back(struct gnv_port_vfio *pv, gnv_port_lost_fn *lost, void *ct
 	pthread_mutex_unlock(&pv->lock);
 	gnv_port_leave_twins(&pv->port); /* another program may use them now */
 	gnv_log(&pv->port.log, GPUNVME_LOG_WARN,
-		"%s: the kernel wanted the device back (unbind or removal); its DMA was ended by %s, and it was released", pv->vfio.bdf,
+		"%s: the kernel wanted the device back (unbind or removal). %s ended its DMA, and the device was released", pv->vfio.bdf,
 		how);
 }
 
@@ -137,7 +137,7 @@ static void alarm_rang(void *ctx, bool must_release)
 	if (must_release)
 		give_back(pv, lost, lost_ctx);
 	else
-		gnv_log(&pv->port.log, GPUNVME_LOG_ERROR, "%s: the PCI bus reported an error of the device (see dmesg); it is not used any more",
+		gnv_log(&pv->port.log, GPUNVME_LOG_ERROR, "%s: the PCI bus reported an error of the device (see dmesg), which is no longer used",
 			pv->vfio.bdf);
 }
 
@@ -155,8 +155,8 @@ static int check_interrupt_table(const struct gnv_vfio *vfio, uint64_t offset, s
 	for (unsigned i = 0; i < 2; i++)
 		if (!bar[i] && range[i].start < offset + len && range[i].last >= offset)
 			return gnv_fail(-EOPNOTSUPP,
-					"%s: its interrupt table shares a page with the doorbells, which can therefore not be exported; a "
-					"CPU thread has to ring them",
+					"%s: its interrupt table shares a page with the doorbells, so these cannot be exported. A CPU "
+					"thread must ring them",
 					vfio->bdf);
 	return 0;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the ports through VFIO share: the device, BAR0, the watcher and the order of closing. */
+/* Shared by the ports through VFIO: the device, BAR0, the watcher and the order of closing. */
 #ifndef GNV_PORT_VFIO_DEVICE_H
 #define GNV_PORT_VFIO_DEVICE_H
 
@@ -17,7 +17,7 @@ struct gnv_port_vfio {
 	gnv_port_lost_fn *lost;
 	void *lost_ctx;
 	bool is_lost;
-	struct gpunvme_mem *cmb; /* vfio_cmb.c; NULL: none */
+	struct gpunvme_mem *cmb; /* of vfio_cmb.c, or NULL */
 	enum gnv_port_loss loss;
 };
 
@@ -33,8 +33,8 @@ extern const struct gnv_vfio_way gnv_way_type1;   /* port_vfio_type1.c */
 extern const struct gnv_vfio_way gnv_way_noiommu; /* port_vfio_noiommu.c */
 
 /*
- * The way that the URI's `port` (NULL: auto) names or this machine offers; `noiommu` only by name. Return: 0; -EINVAL, -ENODEV,
- * -EACCES; for noiommu also -EOPNOTSUPP, -EPERM, -EBUSY.
+ * Choose the way by the URI's `port` (NULL: auto) and the features of this machine, `noiommu` only by name. Return: 0; -EINVAL,
+ * -ENODEV, -EACCES; for noiommu also -EOPNOTSUPP, -EPERM, -EBUSY.
  */
 int gnv_vfio_choose(const char *port, const struct gnv_pci *pci, const struct gnv_vfio_way **way);
 
@@ -57,7 +57,7 @@ void gnv_port_vfio_close(struct gnv_port *port);
 /* A part of BAR0 in two ranges of one DMA-BUF, each all of it. Return: as export_bar0. */
 int gnv_port_vfio_export_twice(struct gnv_port *port, uint64_t offset, size_t len, int *fd);
 
-/* Part of BAR0 mapped and unmapped, as another device would offer it; closes @fd. Return: as the space's map. */
+/* Test mapping a part of BAR0 as another device would offer it, and close @fd. Return: as the space's map. */
 int gnv_port_map_export(struct gnv_port *port, int fd, size_t len);
 
 /* Is the device still this process's, and will be? With the lock held. Return: 0, -ENODEV. */

@@ -32,7 +32,7 @@ int gnv_port_takes_foreign(struct gnv_port *port)
 		return ret == -EOPNOTSUPP ? -ENOENT : ret;
 	ret = gnv_port_map_export(port, fd, 2 * page);
 	if (ret == -EOPNOTSUPP)
-		return gnv_fail(ret, "IOMMUFD of this kernel takes device memory of vfio-pci only, so queues and data stay out of a GPU's "
-				     "memory; that needs a patched kernel (docs/kernel.md)");
+		return gnv_fail(ret, "IOMMUFD of this kernel takes device memory of vfio-pci only, so queues and data stay out of GPU memory. "
+				     "Use a patched kernel (docs/kernel.md)");
 	return ret;
 }

@@ -567,7 +567,7 @@ static void test_48_bits_shared(void **state)
 		share.share = first;
 		snprintf(uri, sizeof(uri), "soft:%s?%s", drive_image, keys[i]);
 		assert_int_equal(gpunvme_dev_open(uri, &share, &dev), -EINVAL);
-		assert_non_null(strstr(gpunvme_errmsg(), "48 bits of an address cannot share"));
+		assert_non_null(strstr(gpunvme_errmsg(), "48 address bits cannot share"));
 		good(gpunvme_dev_close(first));
 		good(open_drive(keys[i], &first));
 		share.share = first;

@@ -343,7 +343,7 @@ static void test_stopped_server(void **state)
 	assert_int_equal(gpunvme_mem_unmap(r.pair.mem, r.pair.dev), -EBUSY);
 	good(gpunvme_mem_alloc(r.pair.gpu, BYTES, NULL, &late));
 	assert_int_equal(gpunvme_mem_map(late, r.pair.dev), -ENODEV); /* and from now on it is asked nothing */
-	assert_non_null(strstr(gpunvme_errmsg(), "does not reply within 1000 ms: see whether it hangs"));
+	assert_non_null(strstr(gpunvme_errmsg(), "does not reply within 1000 ms: check whether it hangs"));
 	good(gpunvme_mem_free(late));
 	assert_int_equal(gpunvme_dev_close(r.pair.dev), -EBUSY); /* it has memory of ours, and may go on */
 	end_server(SIGKILL);
@@ -441,7 +441,7 @@ static void test_many_memories(void **state)
 		good(gpunvme_mem_alloc(r.pair.gpu, 4096, &opts, &mem[n]));
 	while (!gpunvme_mem_map(mem[n], r.pair.dev) && n++ < MOST);
 	assert_true(n > MOST / 2 && n < MOST); /* the library has some of its own */
-	assert_non_null(strstr(gpunvme_errmsg(), "(it says that it takes 1024), map fewer and larger ones"));
+	assert_non_null(strstr(gpunvme_errmsg(), "(its limit is 1024), map fewer and larger ones"));
 	good(gpunvme_mem_free(mem[0]));
 	good(gpunvme_mem_map(mem[n], r.pair.dev));
 	while (n)
@@ -495,7 +495,7 @@ static void test_uris(void **state)
 	refused(text, -ENAMETOOLONG, "1 to 107 bytes");
 	start_server("");
 	snprintf(text, sizeof(text), "%s?colour=1", uri);
-	refused(text, -EINVAL, "unknown key 'colour' in the URI; valid for vfio-user: ");
+	refused(text, -EINVAL, "unknown key 'colour' in the URI: valid for vfio-user: ");
 	snprintf(text, sizeof(text), "%s?timeout=0", uri);
 	refused(text, -EINVAL, "timeout=0");
 	good(gpunvme_dev_open(uri, NULL, &dev));

@@ -734,7 +734,7 @@ static void test_reset_that_is_none(void **state)
 	good(gpunvme_dev_open(uri, NULL, &dev));
 	tell(&(struct lie){ GNV_WIRE_RESET, .way = PRETENDED });
 	assert_int_not_equal(gpunvme_dev_reset(dev), 0);
-	assert_non_null(strstr(gpunvme_errmsg(), "answered a reset, and its controller goes on"));
+	assert_non_null(strstr(gpunvme_errmsg(), "reported a reset, but its controller still runs"));
 	tell(&truth);
 	good(gpunvme_dev_reset(dev)); /* deaf again, and now the message does what it says */
 	good(gpunvme_dev_close(dev));
