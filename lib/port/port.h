@@ -54,7 +54,7 @@ struct gnv_port_ops {
 	void (*watch)(struct gnv_port *port, gnv_port_lost_fn *lost, void *ctx);
 	/*
 	 * Let it make DMA, which it must not before it was disabled: an earlier owner may have left it enabled, with rings at
-	 * addresses that mean something else now. Return: 0, -EIO, -ENODEV; gnv_fail() has the sentence.
+	 * addresses that mean something else now. Return: 0, -EIO, -ENODEV; gnv_fail() has the message.
 	 */
 	int (*allow_dma)(struct gnv_port *port);
 	/*

@@ -51,7 +51,7 @@ int gnv_quirks_look(uint16_t vendor, uint16_t device, const char *words, struct 
 /* The same with the words of GPUNVME_QUIRKS in the environment. */
 int gnv_quirks_find(uint16_t vendor, uint16_t device, struct gnv_drive *drive);
 
-/* Return: 0; -EOPNOTSUPP this library cannot drive it; gnv_fail() has the sentence. */
+/* Return: 0; -EOPNOTSUPP this library cannot drive it; gnv_fail() has the message. */
 int gnv_quirks_refuse(const struct gnv_drive *drive);
 
 /* "no-write-zeroes,lists-512", as gnv_quirks_look() takes it, or "" for none. */

@@ -12,7 +12,7 @@ struct gnv_vfio_check {
 	const char *name; /* one word */
 	const char *fine; /* text for a condition that holds */
 	bool before_bind; /* must hold before vfio-pci gets the device */
-	/* Return: 0, or a negative errno; gnv_fail() has the sentence, cause and remedy. @pci: from gnv_sysfs_pci(). */
+	/* Return: 0, or a negative errno; gnv_fail() has the message, cause and remedy. @pci: from gnv_sysfs_pci(). */
 	int (*run)(const char *sys, const struct gnv_pci *pci);
 };
 

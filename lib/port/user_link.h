@@ -45,7 +45,7 @@ struct gnv_user_answer {
 	struct gnv_socket_fds *fds; /* NULL: descriptors are closed */
 };
 
-/* Return: 0; as gnv_socket_connect(); -EMFILE; gnv_fail() has the sentence. */
+/* Return: 0; as gnv_socket_connect(); -EMFILE; gnv_fail() has the message. */
 int gnv_user_connect(struct gnv_user_link *link, const char *path, uint32_t ms);
 void gnv_user_disconnect(struct gnv_user_link *link);
 

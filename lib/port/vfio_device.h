@@ -40,7 +40,7 @@ int gnv_vfio_choose(const char *port, const struct gnv_pci *pci, const struct gn
 
 /*
  * Take the device: its controller is reset where it can be, and makes no DMA before gnv_port_ops.allow_dma. @share: a port of
- * the same way, or NULL. Return: 0 or a negative errno; gnv_fail() has the sentence.
+ * the same way, or NULL. Return: 0 or a negative errno; gnv_fail() has the message.
  */
 int gnv_port_vfio_open(const struct gnv_vfio_way *way, const struct gnv_pci *pci, const struct gnv_port *share,
 		       const struct gnv_log *log, struct gnv_port **port);

@@ -3,7 +3,7 @@
 #ifndef GNV_PORT_WAKE_H
 #define GNV_PORT_WAKE_H
 
-/* Return: 0, -EMFILE; gnv_fail() has the sentence. */
+/* Return: 0, -EMFILE; gnv_fail() has the message. */
 int gnv_wake_open(int *fd);
 void gnv_wake_ring(int fd);
 void gnv_wake_clear(int fd);

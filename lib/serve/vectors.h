@@ -23,7 +23,7 @@ struct gnv_vectors {
 	struct gnv_vector *vector;
 };
 
-/* Return: 0; -ENOMEM; as gnv_notify_open(); gnv_fail() has the sentence. */
+/* Return: 0; -ENOMEM; as gnv_notify_open(); gnv_fail() has the message. */
 int gnv_vectors_init(struct gnv_vectors *vectors, unsigned count);
 void gnv_vectors_fini(struct gnv_vectors *vectors);
 

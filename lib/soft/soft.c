@@ -41,7 +41,7 @@ static int alloc_bar(struct gnv_soft *soft, size_t used)
 static void free_bar(struct gnv_soft *soft)
 {
 	if (soft->bar_fd >= 0)
-		memset(soft->bar, 0xff, soft->bar_len); /* a process that has it mapped reads what a PCI function that is gone returns */
+		memset(soft->bar, 0xff, soft->bar_len); /* a process that has it mapped reads all ones, as from a removed PCI function */
 	if (soft->bar_stays || !soft->bar)
 		return;
 	if (soft->bar_fd >= 0)
@@ -82,7 +82,7 @@ static const struct gnv_soft_more *more_of(const struct gnv_soft_config *config,
 	return part && part < GNV_SOFT_NAMESPACES ? &config->more[part - 1] : NULL;
 }
 
-/* The configuration of one namespace. Return: false there is none. */
+/* The configuration of one namespace. Return: false if there is none. */
 static bool config_of(const struct gnv_soft_config *config, unsigned part, struct gnv_soft_config *own)
 {
 	const struct gnv_soft_more *more = more_of(config, part);
@@ -124,7 +124,7 @@ static int check_careful(const struct gnv_soft *soft)
 	return 0;
 }
 
-/* ---- The engine hears of mappings ---- */
+/* ---- Mappings are announced to the engine ---- */
 
 struct gnv_soft_mappings {
 	struct gnv_soft_watch watch;
@@ -218,7 +218,7 @@ int gnv_soft_create(const struct gnv_soft_config *config, struct gnv_space *spac
 	ret = watch_mappings(soft, space);
 	if (ret)
 		goto stop;
-	soft->config.on = soft->config.image = NULL; /* the caller's, too; not used after this */
+	soft->config.on = soft->config.image = NULL; /* the caller's, too, and not used after this */
 	*out = soft;
 	return 0;
 stop:
@@ -232,7 +232,7 @@ free_soft:
 
 static int stuck(int ret)
 {
-	return gnv_fail(ret, "I/O of the software controller is stuck in the kernel; look at the storage below its image");
+	return gnv_fail(ret, "I/O of the software controller is stuck in the kernel: check the storage of its image");
 }
 
 int gnv_soft_destroy(struct gnv_soft *soft)
@@ -260,8 +260,8 @@ int gnv_soft_allow_dma(struct gnv_soft *soft, bool allow)
 	__atomic_store_n(&soft->silent, !allow, __ATOMIC_RELEASE);
 	while (!allow && !soft->engine->is_still(soft))
 		if (!gnv_deadline_poll_again(&deadline))
-			return gnv_fail(-EBUSY, "bus mastering was taken from the controller, and I/O to memory is stuck in the kernel; look at the "
-						"storage below the image");
+			return gnv_fail(-EBUSY, "bus mastering was taken from the controller, and I/O to memory is stuck in the kernel: check the "
+						"storage of the image");
 	return 0;
 }
 

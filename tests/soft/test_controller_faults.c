@@ -431,7 +431,7 @@ static void bad_words_have_a_sentence(void **state)
 	static const struct {
 		const char *text, *why;
 	} cases[] = {
-		{ "", "is not known; `gpunvme faults`" },
+		{ "", "is not known: `gpunvme faults`" },
 		{ "lose,", "fault= is not known" },
 		{ "lose:", "'' is no condition here" },
 		{ "lose::count=1", "'' is no condition here" },

@@ -574,8 +574,8 @@ static void drives_that_cannot_be_are_refused(void **state)
 		const char *uri, *says;
 		int ret;
 	} cases[] = {
-		{ "soft:vram:", "asked for by its size", -EINVAL },
-		{ "soft:vram:12x", "asked for by its size", -EINVAL },
+		{ "soft:vram:", "named by its size", -EINVAL },
+		{ "soft:vram:12x", "named by its size", -EINVAL },
 		{ "soft:vram:1000", "no whole number of blocks", -EINVAL },
 		{ "soft:vram:9000000T", "use a smaller size", -ENOMEM },
 		{ "soft:vram:60000000G", "use a smaller size", -ENOMEM },

@@ -472,7 +472,7 @@ static void test_answers(void **state)
 		{ { VERSION, .way = REFUSED, .value = ECHILD }, -EIO, "refused command 1: No child processes" },
 		{ { READ, .way = REFUSED, .value = 4095 }, -EIO, "refused command 9" },
 		{ { READ, .way = REFUSED, .value = 4096 }, -EPROTO, "with error 4096, which is none" },
-		{ { VERSION, .at = INFO, .value = 1 }, -EOPNOTSUPP, "speaks version 1 of vfio-user; this library speaks 0" },
+		{ { VERSION, .at = INFO, .value = 1 }, -EOPNOTSUPP, "speaks version 1 of vfio-user, but this library speaks 0" },
 		{ { VERSION, .way = CUT }, -ENODEV, "the server has hung up" },
 		{ { DEVICE, .at = INFO + 4, .value = 1 }, -ENODEV, "has no PCI device" },
 		{ { DEVICE, .at = INFO + 8, .value = 3 }, -ENODEV, "3 regions" },

@@ -31,20 +31,20 @@ struct gnv_drm_bo {
 
 /*
  * gnv_drm_open() - the GPU at a PCI address
- * Return: 0; -ENODEV no such GPU, no libdrm; -EACCES; -EOPNOTSUPP; gnv_fail() has the sentence.
+ * Return: 0; -ENODEV no such GPU, no libdrm; -EACCES; -EOPNOTSUPP; gnv_fail() has the message.
  */
 int gnv_drm_open(const char *sys, const char *bdf, struct gnv_drm **drm);
 /* The same, if lanes of the runtime see what is mapped with it. @kfd_id: KFD's number of the GPU. -EOPNOTSUPP: they do not. */
 int gnv_drm_open_shared(const char *sys, const char *bdf, uint32_t kfd_id, struct gnv_drm **drm);
 void gnv_drm_close(struct gnv_drm *drm); /* what was made with it is gone */
 
-/* Load the library, so that its file can be named. Return: 0; -ENODEV, -EOPNOTSUPP, with the sentence. */
+/* Load the library, so that its file can be named. Return: 0; -ENODEV, -EOPNOTSUPP, with the message. */
 int gnv_drm_load(void);
 
 /* Open the GPU's render node. Return: a descriptor; -ENODEV, -EACCES, with the error message. */
 int gnv_drm_open_node(const char *sys, const char *bdf);
 
-/* Can the GPU's render node be opened? Return: 0; -ENODEV, -EACCES, with the sentence. */
+/* Can the GPU's render node be opened? Return: 0; -ENODEV, -EACCES, with the message. */
 int gnv_drm_check(const char *sys, const char *bdf);
 
 /*

@@ -30,13 +30,13 @@ int gnv_hip_version(int *version);
  * gnv_hip_alloc() - memory of the GPU, and a DMA-BUF of it
  * @len: rounded up to what HIP hands out
  * Uncached is asked for. HIP 6 cannot, and HIP 7.2 says yes and forgets it: gnv_drm_uncached() tells what came of it.
- * Return: 0, -ENOMEM, -EOPNOTSUPP, -EIO; gnv_fail() has the sentence.
+ * Return: 0, -ENOMEM, -EOPNOTSUPP, -EIO; gnv_fail() has the message.
  */
 int gnv_hip_alloc(int device, size_t len, struct gnv_hip_bytes *bytes);
 
 /*
  * gnv_hip_copy() - copy memory to the GPU and back by hipMemcpy(), as programs do
- * Return: 0; -ENODEV, as gnv_hip_device(); -EOPNOTSUPP HIP lacks a function; -ENOMEM, -EIO. gnv_fail() has the sentence.
+ * Return: 0; -ENODEV, as gnv_hip_device(); -EOPNOTSUPP HIP lacks a function; -ENOMEM, -EIO. gnv_fail() has the message.
  */
 int gnv_hip_copy(const char *bdf, void *ptr, size_t len);
 void gnv_hip_free(struct gnv_hip_bytes *bytes); /* no kernel and no controller uses it any more */

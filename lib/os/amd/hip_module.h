@@ -15,7 +15,7 @@ struct gnv_hip_module;
  * @elf:   the code object for it, constant memory
  * @name:  of its kernels that will be launched; at most GNV_HIP_KERNELS_MAX
  * Return: 0; -ENODEV, as gnv_hip_device(); -EOPNOTSUPP HIP is older than 6, lacks a function or cannot use the code; -ENOMEM; -EIO.
- * gnv_fail() has the sentence.
+ * gnv_fail() has the message.
  */
 int gnv_hip_module_open(const char *bdf, const void *elf, const char *const *name, unsigned count, struct gnv_hip_module **module);
 
@@ -28,7 +28,7 @@ void gnv_hip_module_close(struct gnv_hip_module *module);
  * @kernel: index of its name
  * @args:   copied
  * The GPU that the thread has chosen (hipSetDevice()) stays chosen. Any thread may call it.
- * Return: 0; -EXDEV the stream belongs to another GPU; -ENOMEM; -EIO. gnv_fail() has the sentence.
+ * Return: 0; -EXDEV the stream belongs to another GPU; -ENOMEM; -EIO. gnv_fail() has the message.
  */
 int gnv_hip_module_enqueue(const struct gnv_hip_module *module, void *stream, unsigned kernel, uint32_t groups,
 			   uint32_t group_lanes, const void *args);

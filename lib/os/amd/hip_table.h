@@ -42,7 +42,7 @@ struct gnv_hip_api {
 		name, offsetof(struct gnv_hip_api, field), false                                                                   \
 	}
 
-/* Return: 0; -ENODEV there is no HIP; -EOPNOTSUPP it lacks one of the functions. gnv_fail() has the sentence. */
+/* Return: 0; -ENODEV there is no HIP; -EOPNOTSUPP it lacks one of the functions. gnv_fail() has the message. */
 int gnv_hip_load(const struct gnv_dl_symbol *symbols, struct gnv_hip_api *api);
 
 /* The same, of HIP 6 or newer. `symbols` has the version. */

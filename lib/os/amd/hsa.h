@@ -153,7 +153,7 @@ struct gnv_hsa_job {
 int gnv_hsa_run(struct gnv_hsa *gpu, const struct gnv_hsa_job *job);
 
 /*
- * Return: 0; -EIO, with its sentence: nothing may be asked of the GPU, because it has faulted, or because a kernel never ended,
+ * Return: 0; -EIO, with its message: nothing may be asked of the GPU, because it has faulted, or because a kernel never ended,
  * which is all that is seen of the second fault in a process.
  */
 int gnv_hsa_usable(const struct gnv_hsa *gpu);

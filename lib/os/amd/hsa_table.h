@@ -155,7 +155,7 @@ bool gnv_hsa_is_cpu(const struct gnv_hsa *gpu, hsa_agent_t agent);
 /* hsa_mem.c, of memory of the GPU: may lanes see old lines of it while they run? */
 bool gnv_hsa_may_cache(const struct gnv_hsa *gpu, uint32_t flags);
 
-/* hsa_mem.c: does memory of the runtime's that begins at `base` hold all of this? Return: 0; -ERANGE, with its sentence. */
+/* hsa_mem.c: does memory of the runtime's that begins at `base` hold all of this? Return: 0; -ERANGE, with its message. */
 int gnv_hsa_within(const hsa_amd_pointer_info_t *info, const void *base, const void *ptr, size_t len);
 
 /* hsa_queue.c: the queue of packets, of an agent that is chosen. */
@@ -169,7 +169,7 @@ void gnv_hsa_bound_stop(struct gnv_hsa *gpu); /* no call is left */
 bool gnv_hsa_bound_left(struct gnv_hsa *gpu); /* a call is under way that nobody waits for: it uses memory of the GPU */
 
 /*
- * Return: 0, and *status is what the runtime answered; with its sentence: -EIO it did not within `ms`, and may come to it later;
+ * Return: 0, and *status is what the runtime answered; with its message: -EIO it did not within `ms`, and may come to it later;
  * -EBUSY it was not asked, because an earlier call is left so.
  */
 int gnv_hsa_bounded(struct gnv_hsa *gpu, const struct gnv_hsa_call *call, uint32_t ms, hsa_status_t *status);
@@ -181,7 +181,7 @@ void gnv_hsa_fault_unwatch(struct gnv_hsa *gpu);
 /* Memory of a pool, or NULL; where the driver keeps it, it is lost. */
 void gnv_hsa_pool_free(struct gnv_hsa *gpu, void *ptr);
 
-/* Return: 0; -EIO, with its sentence about `kernel`: a memory fault or a reset ended all that this process does with the GPU. */
+/* Return: 0; -EIO, with its message about `kernel`: a memory fault or a reset ended all that this process does with the GPU. */
 int gnv_hsa_faulted(const struct gnv_hsa *gpu, const char *kernel);
 
 #endif

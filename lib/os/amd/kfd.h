@@ -53,13 +53,13 @@ int gnv_kfd_blind(struct gnv_kfd_map *map);
  */
 int gnv_kfd_release(struct gnv_kfd_map *map);
 
-/* Can the node be opened, and does this library know its version? Return: 0; -ENODEV, -EACCES, -EOPNOTSUPP, with the sentence. */
+/* Can the node be opened, and does this library know its version? Return: 0; -ENODEV, -EACCES, -EOPNOTSUPP, with the message. */
 int gnv_kfd_check(void);
 
 /*
  * gnv_kfd_owns() - is this render node's descriptor the one whose address space KFD uses for the GPU?
  * Only after ROCm's runtime has chosen its own: else this one would be chosen, and the runtime fail.
- * Return: 0 yes; -EBUSY another one is; -ENODEV, -EACCES, -EINVAL. gnv_fail() has the sentence.
+ * Return: 0 yes; -EBUSY another one is; -ENODEV, -EACCES, -EINVAL. gnv_fail() has the message.
  */
 int gnv_kfd_owns(uint32_t gpu_id, int drm_fd);
 

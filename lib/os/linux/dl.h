@@ -23,7 +23,7 @@ struct gnv_dl {
  * gnv_dl_load() - load a library and fill a table of its functions
  * @table: whose function pointers are set; nothing is on failure
  * The library stays loaded: runtimes of GPUs start threads and do not survive to be unloaded.
- * Return: 0; -ENODEV it is not installed; -EOPNOTSUPP it lacks a function that is needed. gnv_fail() has the sentence.
+ * Return: 0; -ENODEV it is not installed; -EOPNOTSUPP it lacks a function that is needed. gnv_fail() has the message.
  */
 int gnv_dl_load(const struct gnv_dl *dl, void *table);
 

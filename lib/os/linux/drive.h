@@ -21,7 +21,7 @@ struct gnv_nodes {
 	bool short_of_memory;
 };
 
-/* Those of a drive. Return: 0, also when the nvme driver does not have it; -ENOMEM; gnv_fail() has the sentence. */
+/* Those of a drive. Return: 0, also when the nvme driver does not have it; -ENOMEM; gnv_fail() has the message. */
 int gnv_drive_nodes(struct gnv_nodes *nodes, const struct gnv_pci *pci);
 
 /*

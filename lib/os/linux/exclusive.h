@@ -24,7 +24,7 @@ int gnv_hold_open(const char *path, int flags, struct gnv_deadline *dying);
 /*
  * gnv_users_hold() - nobody uses the drive, and nobody can begin to by mounting it or by another exclusive open
  * Opens every disk of it exclusively, then searches for other openers. Strict: when a process cannot be looked at, it fails.
- * Return: 0; -EBUSY, -EACCES, -ENOENT a disk has no node in /dev, -ENOMEM; gnv_fail() has the sentence.
+ * Return: 0; -EBUSY, -EACCES, -ENOENT a disk has no node in /dev, -ENOMEM; gnv_fail() has the message.
  */
 int gnv_users_hold(const char *sys, const char *proc, const struct gnv_pci *pci, struct gnv_hold **hold);
 void gnv_users_release(struct gnv_hold *hold);

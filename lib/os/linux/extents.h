@@ -28,7 +28,7 @@ typedef int gnv_os_extent_fn(void *ctx, uint64_t pos, uint64_t at, uint64_t len)
 /*
  * gnv_os_map() - a file's extents, after a sync of it; those of btrfs by the chunks that they lie in
  * Return: 0; what @fn answered; -EOPNOTSUPP no regular file, or its data lies nowhere as it is; -EBUSY data is not allocated yet;
- * an errno of open(), fsync() or the ioctl. gnv_fail() has the sentence.
+ * an errno of open(), fsync() or the ioctl. gnv_fail() has the message.
  */
 int gnv_os_map(const char *path, struct gnv_os_mapped *mapped, gnv_os_extent_fn *fn, void *ctx);
 

@@ -38,7 +38,7 @@ struct gnv_os_file {
  * same through other controllers, if this user may open them. A regular file is locked: exclusively, or, read-only, together with
  * other readers. The lock is the descriptor's own, so a second opener in this process is refused as one in another is.
  * Return: 0; -EINVAL, -ENOENT, -EACCES, -EISDIR, -EBUSY (mounted or held, it or a partition of it; locked by another opener;
- * open for writing), or another errno of open(). gnv_fail() has the sentence.
+ * open for writing), or another errno of open(). gnv_fail() has the message.
  */
 int gnv_os_file_open(const char *path, uint32_t block, bool read_only, struct gnv_os_file *file);
 void gnv_os_file_close(struct gnv_os_file *file);

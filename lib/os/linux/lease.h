@@ -17,7 +17,7 @@
 /*
  * gnv_os_live_open() - a file of a mounted file system, for reading
  * Closed by gnv_fork_close(). Return: a descriptor; -EOPNOTSUPP it is no regular file, and was not opened; an errno of open().
- * gnv_fail() has the sentence.
+ * gnv_fail() has the message.
  */
 int gnv_os_live_open(const char *path);
 
@@ -34,7 +34,7 @@ int gnv_os_lease(int fd, const char *name, bool *left);
 /* Undone at once: nobody has written to it. What was taken over stays as it was left. */
 void gnv_os_abandon(int fd, bool left);
 
-/* Is it kept all the same? Return: 0, -ESTALE, gnv_fail() has the sentence. */
+/* Is it kept all the same? Return: 0, -ESTALE, gnv_fail() has the message. */
 int gnv_os_leased(int fd, const char *name);
 
 /*

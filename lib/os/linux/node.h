@@ -6,7 +6,7 @@
 /* Whose members may use the nodes that give nobody a device; the udev rule (tools/gpunvme) says the same. */
 #define GNV_NODE_GROUP "gpunvme"
 
-/* Is there such a user, and, but for root, in that group? Return: 0, -ENOENT, -EPERM; gnv_fail() has the sentence. */
+/* Is there such a user, and, but for root, in that group? Return: 0, -ENOENT, -EPERM; gnv_fail() has the message. */
 int gnv_node_user(const char *user);
 
 /* The node becomes the user's; one that does not exist is nobody's. Return: 0; -ENOENT no such user; -errno. */

@@ -44,7 +44,7 @@ bool gnv_os_nvme_owns(const char *path);
  * Its block device is held exclusively for as long, so nobody can mount it or open it as a block device of the library.
  * Return: 0; -ENOENT; -EACCES; -EBUSY mounted, held or handed out, it or a partition of it or the same through another controller,
  * or open for writing; -EOPNOTSUPP zoned, or no block device is made of it; -EINVAL another device; or another errno of open().
- * gnv_fail() has the sentence.
+ * gnv_fail() has the message.
  */
 int gnv_os_nvme_open(const char *path, bool read_only, struct gnv_os_nvme *nvme);
 void gnv_os_nvme_close(struct gnv_os_nvme *nvme);

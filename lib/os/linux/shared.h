@@ -28,7 +28,7 @@ struct gnv_shared {
 /*
  * gnv_shared_map() - map a descriptor from an untrusted process, readable and writable
  * Return: 0; -EPERM it is not sealed against shrinking; -EINVAL the range is not in it, or does not begin at a page; -EACCES it may
- * not be written; -ENOMEM, -ENODEV; gnv_fail() has the sentence.
+ * not be written; -ENOMEM, -ENODEV; gnv_fail() has the message.
  */
 int gnv_shared_map(int fd, uint64_t offset, uint64_t len, struct gnv_shared *shared);
 void gnv_shared_unmap(const struct gnv_shared *shared);

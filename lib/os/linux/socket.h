@@ -26,7 +26,7 @@ struct gnv_socket_fds {
  * gnv_socket_listen() - make a socket that this user may connect to
  * A socket that nobody listens to any more is replaced.
  * Return: 0; -EADDRINUSE somebody listens there; -EEXIST it is a file of another kind; -ENAMETOOLONG; as the system says of the
- * path; gnv_fail() has the sentence.
+ * path; gnv_fail() has the message.
  */
 int gnv_socket_listen(const char *path, struct gnv_socket *socket);
 void gnv_socket_close(struct gnv_socket *socket);
@@ -37,7 +37,7 @@ int gnv_socket_accept(const struct gnv_socket *socket);
 /*
  * gnv_socket_connect() - be the client of a socket
  * Return: a descriptor, which a child of fork() does not have; -ENOENT; -EINVAL it is no such socket; -ENODEV nobody listens there;
- * -EBUSY others wait there already; -ENAMETOOLONG; as the system says; gnv_fail() has the sentence.
+ * -EBUSY others wait there already; -ENAMETOOLONG; as the system says; gnv_fail() has the message.
  */
 int gnv_socket_connect(const char *path);
 /* End sending: the other end sees it and can still send. */

@@ -28,7 +28,7 @@ int gnv_ublk_control_within(uint32_t op, uint32_t id, unsigned ms);
 
 /*
  * gnv_ublk_open() - the node of a device that was just added
- * It is this process's alone, also over fork(). Return: a descriptor; negative errno, gnv_fail() has the sentence.
+ * It is this process's alone, also over fork(). Return: a descriptor; negative errno, gnv_fail() has the message.
  */
 int gnv_ublk_open(uint32_t id);
 void gnv_ublk_close(int fd);

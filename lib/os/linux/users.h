@@ -24,7 +24,7 @@
  */
 int gnv_users_find(const char *sys, const char *proc, const struct gnv_pci *pci, char text[GNV_USERS_TEXT], unsigned *unseen);
 
-/* The same as a predicate: gnv_fail() has the sentence. */
+/* The same as a predicate: gnv_fail() has the message. */
 int gnv_users_check(const char *sys, const char *proc, const struct gnv_pci *pci);
 
 /*

@@ -15,7 +15,7 @@ typedef int gnv_os_walk_fn(void *ctx, const char *path, uint64_t dev, uint64_t i
  * gnv_os_walk() - a regular file, which may be named by a symbolic link, or all of those below a directory, in any order
  * Symbolic links, devices and the like below it are passed over.
  * Return: 0; what @fn answered; -EOPNOTSUPP @path is neither; -EBUSY a directory was replaced under way; -ENAMETOOLONG; -ENOMEM; an
- * errno of open(), readdir() and stat(). gnv_fail() has the sentence.
+ * errno of open(), readdir() and stat(). gnv_fail() has the message.
  */
 int gnv_os_walk(const char *path, gnv_os_walk_fn *fn, void *ctx);
 

@@ -47,15 +47,15 @@ struct gnv_vfio {
  * gnv_vfio_open() - take a device in one of the two ways and ask what it has
  * @take:  opens the address space, or a second descriptor of @share, and the device; what is open when it fails is closed
  * @share: the address space to attach to; NULL makes one
- * Return: 0 or a negative errno; gnv_fail() has the sentence.
+ * Return: 0 or a negative errno; gnv_fail() has the message.
  */
 typedef int gnv_vfio_take(const struct gnv_pci *pci, const struct gnv_vfio_as *share, struct gnv_vfio *vfio);
 int gnv_vfio_open(gnv_vfio_take *take, const struct gnv_pci *pci, const struct gnv_vfio_as *share, struct gnv_vfio *vfio);
 
-/* A device node. @remedy: for where it does not exist. Return: a descriptor or a negative errno; gnv_fail() has the sentence. */
+/* A device node. @remedy: for where it does not exist. Return: a descriptor or a negative errno; gnv_fail() has the message. */
 int gnv_vfio_node(const char *path, const char *remedy);
 
-/* A descriptor of one's own of the same address space. Return: 0, -EMFILE; gnv_fail() has the sentence. */
+/* A descriptor of one's own of the same address space. Return: 0, -EMFILE; gnv_fail() has the message. */
 int gnv_vfio_as_dup(const struct gnv_vfio_as *as, struct gnv_vfio_as *own);
 void gnv_vfio_as_close(struct gnv_vfio_as *as);
 
@@ -66,7 +66,7 @@ int gnv_vfio_enable(const struct gnv_vfio *vfio);
 int gnv_vfio_master(const struct gnv_vfio *vfio);
 
 /* Reset of the function or of its slot. What it exports of its BARs is dead. Return: 0; -EOPNOTSUPP it has none; -ENODEV it was
- * released; -EIO; gnv_fail() has the sentence. */
+ * released; -EIO; gnv_fail() has the message. */
 int gnv_vfio_reset(const struct gnv_vfio *vfio);
 
 enum gnv_vfio_end { GNV_VFIO_END_RESET, GNV_VFIO_END_MASTER, GNV_VFIO_END_GONE };
@@ -77,7 +77,7 @@ enum gnv_vfio_end { GNV_VFIO_END_RESET, GNV_VFIO_END_MASTER, GNV_VFIO_END_GONE }
  */
 int gnv_vfio_quiesce(const struct gnv_vfio *vfio, enum gnv_vfio_end *end);
 
-/* Map part of a BAR; offset and length in pages. Return: 0 or a negative errno; gnv_fail() has the sentence. */
+/* Map part of a BAR; offset and length in pages. Return: 0 or a negative errno; gnv_fail() has the message. */
 int gnv_vfio_map(const struct gnv_vfio *vfio, unsigned bar, uint64_t offset, size_t len, void **ptr);
 
 /* The address of a BAR on the bus. Return: 0; -ENOENT it has none, or is no memory; -EIO. */
@@ -90,7 +90,7 @@ int gnv_vfio_msix(const struct gnv_vfio *vfio, unsigned bar[2], struct gnv_range
  * gnv_vfio_export() - part of a BAR as a DMA-BUF
  * @times: 1; 2: it is in it twice, as two ranges
  * @fd: set to a new descriptor; NULL only asks whether the kernel can
- * Return: 0; -EOPNOTSUPP the kernel cannot; another negative errno. gnv_fail() has the sentence.
+ * Return: 0; -EOPNOTSUPP the kernel cannot; another negative errno. gnv_fail() has the message.
  */
 int gnv_vfio_export(const struct gnv_vfio *vfio, unsigned bar, uint64_t offset, uint64_t len, unsigned times, int *fd);
 
@@ -116,7 +116,7 @@ struct gnv_vfio_watch {
 	int req, err, quit; /* eventfds; err is -1 where the device cannot report errors */
 };
 
-/* Return: 0 or a negative errno; gnv_fail() has the sentence. */
+/* Return: 0 or a negative errno; gnv_fail() has the message. */
 int gnv_vfio_watch_start(struct gnv_vfio_watch *watch, const struct gnv_vfio *vfio, gnv_vfio_alarm *alarm, void *ctx);
 
 /* After it no alarm runs any more. */

@@ -13,7 +13,7 @@ static struct gnv_soft_ring ring_of(const struct gpunvme_sqe *sqe)
 				       .qid = (uint16_t)GPUNVME_FIELD_GET(GPUNVME_QUEUE_QID, sqe->cdw10) };
 }
 
-/* Identifiers go from 1 to what Set Features granted. */
+/* Identifiers go from 1 to the number that Set Features granted. */
 static bool is_qid(uint32_t qid, uint32_t granted_0b)
 {
 	return qid >= 1 && qid <= granted_0b + 1;
@@ -50,7 +50,7 @@ static uint16_t create_cq(struct gnv_soft *soft, const struct gpunvme_sqe *sqe)
 		return status;
 	ring.interrupts = sqe->cdw11 & GPUNVME_QUEUE_IEN;
 	ring.vector = (uint16_t)GPUNVME_FIELD_GET(GPUNVME_QUEUE_IV, sqe->cdw11);
-	/* A host that asked for one that does not exist would wait without end. */
+	/* A host with a vector that does not exist would wait without end. */
 	if ((ring.interrupts || ring.vector) && ring.vector >= soft->config.irq.vectors)
 		return GPUNVME_SC_INVALID_VECTOR;
 	return gnv_soft_cq_new(soft, &ring);
@@ -118,7 +118,7 @@ unsigned gnv_soft_admin_poll(struct gnv_soft *soft)
 
 /* ---- Abort ---- */
 
-/* The result says whether it came in time. */
+/* Abort a command. The result shows whether the abort came in time. */
 static uint16_t abort_command(struct gnv_soft *soft, struct gnv_soft_cmd *cmd)
 {
 	uint16_t sqid = (uint16_t)cmd->sqe.cdw10;

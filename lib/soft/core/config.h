@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What a software controller is to be: plain data, from a URI or a test. */
+/* Configuration of a software controller: plain data, from a URI or a test. */
 #ifndef GNV_SOFT_CONFIG_H
 #define GNV_SOFT_CONFIG_H
 
@@ -10,8 +10,8 @@
 #include "soft/core/timing.h"
 
 /*
- * Interrupts of a host that asked for them (Create I/O Completion Queue, IEN and IV); the admin queue has vector 0.
- * The engine calls raise() once for all that it has posted to a queue since, from any thread of its own.
+ * Interrupts of a host that requested them (Create I/O Completion Queue, IEN and IV). The admin queue has vector 0.
+ * The engine calls raise() once for all new completions of a queue, from any thread of its own.
  */
 struct gnv_soft_irq {
 	void (*raise)(void *ctx, unsigned vector);
@@ -31,10 +31,10 @@ struct gnv_soft_more {
 struct gnv_soft_engine_ops; /* core/engine.h */
 
 struct gnv_soft_config {
-	const char *path;   /* regular file, block device, or generic device of the nvme driver (/dev/ng0n1); "ram:SIZE": memory, gone
-			     * at the end; "./ram:..." is a path */
-	uint32_t lba_size;  /* 512 or 4096; 0: a drive's own, else 512 */
-	uint32_t mdts;      /* Identify MDTS: 4096 << mdts bytes; 0: no limit; a drive's own is not exceeded */
+	const char *path;   /* regular file, block device, or generic device of the nvme driver (/dev/ng0n1). "ram:SIZE": memory, gone
+			     * at the end. "./ram:..." is a path */
+	uint32_t lba_size;  /* 512 or 4096, or 0: a drive's own, else 512 */
+	uint32_t mdts;      /* Identify MDTS: 4096 << mdts bytes, or 0: no limit. At most a drive's own */
 	uint32_t queues;    /* I/O queue pairs offered, 1 to 1024 */
 	uint32_t depth;     /* MQES + 1: 2 to 65536 */
 	uint32_t dstrd;     /* CAP.DSTRD, 0 to 8 */
@@ -42,21 +42,21 @@ struct gnv_soft_config {
 	bool read_only;     /* all of them */
 	struct gnv_soft_traits traits;
 	struct gnv_soft_rules rules;
-	bool faulty;  /* traits or rules were asked for */
-	bool careful; /* refuse a namespace that can be written and may hold somebody's data */
-	bool shared; /* BAR0 has a descriptor, by which another process may map it; its size is a power of two then */
+	bool faulty;  /* it has traits or rules */
+	bool careful; /* refuse a namespace that can be written and may hold data */
+	bool shared; /* BAR0 has a descriptor, by which another process may map it. Then its size is a power of two */
 	struct gnv_soft_irq irq;
-	uint16_t vendor; /* of its PCI function; 0: it has none */
-	uint32_t cmb; /* MiB of memory of its own, 0 to 1024; gnv_soft_cmb_bytes() */
-	struct gnv_soft_model model; /* how fast it is; zeroes: as this machine */
+	uint16_t vendor; /* of its PCI function, or 0: it has none */
+	uint32_t cmb; /* MiB of memory of its own, 0 to 1024 (gnv_soft_cmb_bytes()) */
+	struct gnv_soft_model model; /* its speed, or zeroes: as this machine */
 	struct gnv_soft_more more[GNV_SOFT_NAMESPACES - 1]; /* namespaces 2 and on, up to the first without a path */
 	const struct gnv_soft_engine_ops *engine; /* NULL: threads of this process */
-	const char *on;	   /* what its engine runs on, where that has a choice (vdrive/exec.h); NULL: "cpu" */
-	uint32_t slice_us; /* of one launch of such an engine; 0: it runs on */
-	void (*failed)(void *ctx, const char *why); /* its engine has ended its queues; on a thread of its own; NULL: nobody asks */
+	const char *on;	   /* processor of an engine that has a choice (vdrive/exec.h). NULL: "cpu" */
+	uint32_t slice_us; /* of one launch of such an engine, or 0: without a limit */
+	void (*failed)(void *ctx, const char *why); /* its engine has ended its queues. Called by its own thread. May be NULL */
 	void *failed_ctx;
-	uint32_t *late; /* becomes 1 when the machine does not keep the model (atomic); NULL: nobody asks */
-	const char *image; /* file that namespace 1 of such an engine begins with; NULL: with zeroes */
+	uint32_t *late; /* becomes 1 if the machine is too slow for the model (atomic). May be NULL */
+	const char *image; /* file with the first data of namespace 1 of such an engine. NULL: zeroes */
 };
 #define GNV_SOFT_CONFIG_INIT \
 	{ NULL, 0, 8, 64, 4096, 0, 1, false, { 0 }, { 0 }, false, false, false, { NULL, NULL, 0 }, 0, 0, { 0 }, { { 0 } }, \

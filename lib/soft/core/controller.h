@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The controller: registers, admin commands, features, logs, events. Functions without a thread, a lock, a clock or a system call;
- * its engine calls them, one at a time, and gives what they need (core/engine.h). Of the fields others see only what is atomic.
+ * The controller: registers, admin commands, features, logs, events. Functions without a thread, a lock, a clock or a system call.
+ * Its engine calls them, one at a time, and provides the rest (core/engine.h). Other threads may access only the atomic fields.
  */
 #ifndef GNV_SOFT_CONTROLLER_H
 #define GNV_SOFT_CONTROLLER_H
@@ -26,10 +26,10 @@
 #define GNV_SOFT_MAX_MPS 4u	  /* CAP.MPSMAX: 64 KiB */
 #define GNV_SOFT_DEEPEST 2u	  /* power state of one that sleeps */
 #define GNV_SOFT_HMB_PIECES 32u	  /* HMMAXD */
-#define GNV_SOFT_RANGE 1024u	  /* blocks that one with hints deallocates by a range */
+#define GNV_SOFT_RANGE 1024u	  /* blocks that a drive with hints deallocates by a range */
 #define GNV_SOFT_WZSL 5u	  /* and its limit for Write Zeroes: 128 KiB */
 #define GNV_SOFT_1_4 0x00010400u  /* of the specification */
-#define GNV_SOFT_2_0 0x00020000u  /* since which drives tell limits of Dataset Management and Write Zeroes */
+#define GNV_SOFT_2_0 0x00020000u  /* since which drives report limits of Dataset Management and Write Zeroes */
 #define GNV_SOFT_TEMPERATURE 310u /* kelvin, constant */
 
 struct gnv_log;
@@ -57,7 +57,7 @@ struct gnv_soft_features {
 /* Memory of the host that the emulated drive works in. */
 struct gnv_soft_hmb {
 	bool on;
-	bool known; /* what follows was given before, and not forgotten since */
+	bool known; /* the next fields are from an earlier command and still valid */
 	uint64_t list;
 	uint32_t pages, count, next;
 	struct gnv_soft_hmb_piece {
@@ -65,7 +65,7 @@ struct gnv_soft_hmb {
 	} piece[GNV_SOFT_HMB_PIECES];
 };
 
-/* The two queues with one identifier, as the host made them; what they have of rings and commands the engine knows. */
+/* The two queues with one identifier, as the host made them. The engine has their rings and commands. */
 struct gnv_soft_queue {
 	bool sq, cq; /* they exist */
 	uint16_t cqid; /* of the submission queue */
@@ -84,11 +84,11 @@ struct gnv_soft {
 	struct gnv_soft_dma *dma; /* the engine's, for admin commands */
 	struct gnv_soft_part part[GNV_SOFT_NAMESPACES]; /* namespace 1 first */
 	unsigned parts;
-	uint32_t max_transfer; /* as MDTS, in bytes; 0: none; constant */
+	uint32_t max_transfer; /* as MDTS, in bytes, or 0: none. Constant */
 	struct gnv_soft_timing timing;
-	uint64_t link;	       /* bytes a second in each direction: as asked, or slower as an engine has measured; 0: not known. Constant */
-	uint32_t blocks;       /* that an engine on a GPU needs at the same time; 0: none. Constant */
-	uint32_t version;      /* of the specification; constant */
+	uint64_t link;	       /* bytes a second in each direction: configured, or measured if that is slower. 0: unknown. Constant */
+	uint32_t blocks;       /* that an engine on a GPU needs at the same time, or 0. Constant */
+	uint32_t version;      /* of the specification. Constant */
 	char *bar;
 	size_t bar_len;
 	int bar_fd; /* -1: memory of this process alone */
@@ -100,17 +100,17 @@ struct gnv_soft {
 	enum gnv_soft_state state;
 	struct gnv_soft_features features;
 	struct gnv_soft_hmb hmb;
-	struct gnv_soft_queue *queue; /* by identifier; 0 is the admin queue */
+	struct gnv_soft_queue *queue; /* by identifier, 0 is the admin queue */
 	unsigned deleting;  /* submission queues with a deleter */
 	unsigned io_queues; /* I/O queues that exist, both kinds */
 	struct gnv_soft_cmd *aer[GNV_SOFT_AERS];
 	unsigned aers;
 	uint32_t events_masked; /* event types reported and not cleared by reading their log page */
 	uint64_t born_ns;
-	uint64_t off_ns; /* when it was reset last; 0: never */
-	bool flushed;		/* the stores were told to, at a shutdown */
+	uint64_t off_ns; /* time of the last reset, or 0 */
+	bool flushed;		/* the stores had the order, at a shutdown */
 	uint16_t flush_failed;	/* engine.h, flush() */
-	bool faulty;	    /* there are rules; constant */
+	bool faulty;	    /* there are rules. Constant */
 	struct gnv_soft_admin_fault admin_fault;
 	enum gnv_soft_stubborn stubborn;
 	bool for_ever;	    /* no reset makes it willing */
@@ -134,9 +134,9 @@ static inline bool gnv_soft_becomes_late(struct gnv_soft *soft)
 	return !__atomic_exchange_n(&soft->timing.said, 1, __ATOMIC_RELAXED);
 }
 
-/* ---- describe.c: what it is, from its configuration and its stores, before its engine starts ---- */
+/* ---- describe.c: its description by configuration and stores, before its engine starts ---- */
 
-/* Return: 0; -EINVAL, and gnv_fail() has the sentence. */
+/* Return: 0; -EINVAL, and gnv_fail() has the message. */
 int gnv_soft_check_config(const struct gnv_soft_config *config);
 void gnv_soft_describe(struct gnv_soft *soft);
 
@@ -145,7 +145,7 @@ void gnv_soft_describe(struct gnv_soft *soft);
 void gnv_soft_regs_init(struct gnv_soft *soft);
 /* CSTS.CFS: nothing but a reset helps. */
 void gnv_soft_fatal(struct gnv_soft *soft);
-/* Act on what the host wrote. Return: true when something happened. */
+/* Act on register writes of the host. Return: true if there were any. */
 bool gnv_soft_regs_poll(struct gnv_soft *soft);
 uint32_t GNV_MMIO *gnv_soft_doorbell(struct gnv_soft *soft, unsigned qid, bool cq);
 
@@ -158,12 +158,12 @@ void gnv_soft_cq_free(struct gnv_soft *soft, uint16_t qid);
 void gnv_soft_sq_free(struct gnv_soft *soft, uint16_t qid);
 /* Submission queues first. */
 void gnv_soft_free_queues(struct gnv_soft *soft);
-/* As the engine's, and discard what the controller has kept. */
+/* As the engine's, and discard the commands that the controller has kept. */
 void gnv_soft_quiesce(struct gnv_soft *soft, bool dead);
 
 /* ---- admin.c, identify.c, features.c, log_page.c, event.c ---- */
 
-/* Return: true it is over, and *status what it ends with; false it was kept, and the engine's complete() will be called for it. */
+/* Return: true it is over, with the status in *status; false it was kept, and the engine's complete() will be called for it. */
 bool gnv_soft_admin(struct gnv_soft *soft, struct gnv_soft_cmd *cmd, uint16_t *status);
 /* Finish Delete I/O Submission Queue commands whose queue has run dry. Return: commands finished. */
 unsigned gnv_soft_admin_poll(struct gnv_soft *soft);
@@ -202,7 +202,7 @@ void gnv_soft_events_reset(struct gnv_soft *soft);
 void gnv_soft_hmb_describe(const struct gnv_soft *soft, struct gpunvme_id_ctrl *id);
 uint16_t gnv_soft_hmb_set(struct gnv_soft *soft, const struct gpunvme_sqe *sqe);
 uint16_t gnv_soft_hmb_get(struct gnv_soft *soft, struct gnv_soft_cmd *cmd);
-/* Look at one page of it, and die when it is not as it was left; of a wild drive also write where it must not. */
+/* Check one page of it, and die if another party has changed it. A wild drive also writes outside of it. */
 void gnv_soft_hmb_work(struct gnv_soft *soft);
 
 #endif

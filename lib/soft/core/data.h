@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Memory of the host, by IOVA and length: functions that the place gives in which the controller runs. In this process
- * store/dma.c and store/data.c are it, whatever the engine; the controller knows no address but an IOVA.
+ * Memory of the host, by IOVA and length. The functions are linked with the controller: in this process store/dma.c and
+ * store/data.c, whatever the engine. The controller knows no address but an IOVA.
  */
 #ifndef GNV_SOFT_DATA_H
 #define GNV_SOFT_DATA_H
@@ -11,7 +11,7 @@
 struct gnv_soft;
 
 /*
- * gnv_soft_reply() - send @len bytes of @data to where a command's data pointer says, zero-padded to @want
+ * gnv_soft_reply() - send @len bytes of @data to the place of a command's data pointer, zero-padded to @want
  * Return: 0 or a status.
  */
 uint16_t gnv_soft_reply(struct gnv_soft *soft, struct gnv_soft_cmd *cmd, const void *data, size_t len, uint64_t want);
@@ -46,11 +46,11 @@ uint16_t gnv_soft_sgl_read(struct gnv_soft_dma *dma, uint64_t iova, struct gpunv
 uint16_t gnv_soft_segs_add(struct gnv_soft_dma *dma, struct gnv_soft_segs *segs, uint64_t iova, size_t len);
 void gnv_soft_segs_clear(struct gnv_soft_dma *dma, struct gnv_soft_segs *segs);
 
-/* Find what the data pointer of a command says (gnv_soft_dptr()). Return: 0 or a status, as all below that have one. */
+/* Find the data of a command by its data pointer (gnv_soft_dptr()). Return: 0 or a status, as the next functions. */
 uint16_t gnv_soft_data_map(struct gnv_soft_cmd *cmd, uint64_t len);
-/* Let go of all that the command has of data; cmd->apart is false then. */
+/* Release the data of the command. Then cmd->apart is false. */
 void gnv_soft_data_drop(struct gnv_soft_cmd *cmd);
-/* So many bytes of a step are done, of data that is not apart; the next one begins there. */
+/* Count bytes of a step as done, for data that is not apart. The next step begins after them. */
 void gnv_soft_data_advance(struct gnv_soft_cmd *cmd, size_t bytes);
 
 /* Must it go through memory of the controller's own? */
@@ -59,7 +59,7 @@ bool gnv_soft_data_must_be_apart(const struct gnv_soft_cmd *cmd);
 uint16_t gnv_soft_data_fill(struct gnv_soft_cmd *cmd);
 /* It has been read, and is apart: to the host. */
 uint16_t gnv_soft_data_hand_over(struct gnv_soft_cmd *cmd);
-/* Compare what was read, and is apart, with what the host gave. */
+/* Compare the data that was read, and is apart, with the host's data. */
 uint16_t gnv_soft_data_compare(struct gnv_soft_cmd *cmd);
 /* Turn a bit of data that is apart. */
 void gnv_soft_data_flip(struct gnv_soft_cmd *cmd, uint64_t bit);

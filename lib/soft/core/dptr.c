@@ -20,7 +20,7 @@ struct walk {
 
 /* ---- PRPs ---- */
 
-/* One page of a PRP list: what a walk holds while it reads entries. */
+/* One page of a PRP list: a walk holds it while it reads entries. */
 struct list_page {
 	struct gnv_soft_list list;
 	uint64_t iova; /* of the next entry */
@@ -28,9 +28,7 @@ struct list_page {
 	unsigned left;
 };
 
-/*
- * A list page may run past the end of a mapping if the entries that are used do not, so only as many as are needed are asked for.
- */
+/* A list page may run past the end of a mapping if the entries that are used do not. So only these entries are mapped. */
 static uint16_t open_list(const struct walk *w, uint64_t iova, uint64_t len, struct list_page *page)
 {
 	const uint64_t room = (w->page - (iova & (w->page - 1))) / sizeof(uint64_t), need = (len + w->page - 1) / w->page;
@@ -54,7 +52,7 @@ static inline uint64_t next_entry(bool halved, struct list_page *page)
 	return entry;
 }
 
-/* Data pages of one list page; *next is the pointer to the following page, 0 when there is none. */
+/* Data pages of one list page. *next is the pointer to the following page, or 0. */
 static uint16_t walk_list_page(const struct walk *w, struct list_page *page, uint64_t *len, uint64_t *next)
 {
 	const bool halved = gnv_soft_has(w->traits, GNV_SOFT_LISTS_HALF);
@@ -162,7 +160,7 @@ static bool is_segment(const struct gpunvme_sgl *sgl)
 	return sgl->id == GPUNVME_SGL_ID_SEGMENT || sgl->id == GPUNVME_SGL_ID_LAST_SEGMENT;
 }
 
-/* The descriptors that *segment points to; the next segment goes to its place, or a data block when this was the last one. */
+/* Walk the descriptors of *segment. Replace it by the next segment, or by a data block after the last one. */
 static uint16_t walk_segment(struct sgl_walk *w, struct gpunvme_sgl *segment)
 {
 	const struct gpunvme_sgl at = *segment;

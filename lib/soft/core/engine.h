@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What an engine must give: all that the controller (core/) cannot do by itself, as it has no thread, no lock, no clock and no
- * system call. An engine fetches commands, has their data moved, completes them and tells the host; today's is made of threads
- * (engine/).
+ * The duties of an engine: all that the controller (core/) cannot do by itself, as it has no thread, no lock, no clock and no
+ * system call. An engine fetches commands, has their data moved, completes them and interrupts the host. engine/ is one with
+ * threads.
  *
- * Callers: the engine calls the controller, and the controller this table, from one thread at a time, which polls the registers
- * (gnv_soft_regs_poll()) and carries out admin commands. So no two threads call a function here at once, unless its comment says
- * so.
+ * Callers: the engine calls the controller, and the controller this table, from one thread at a time. That thread polls the
+ * registers (gnv_soft_regs_poll()) and executes admin commands. So no two threads call a function here at once, unless its comment
+ * allows it.
  *
- * Memory of the host is reached by IOVA and length, through functions that are linked, not called by this table (core/data.h).
+ * Memory of the host is accessed by IOVA and length, through functions that are linked, not by this table (core/data.h).
  *
- * Interrupts are the engine's: it calls config.irq.raise() for what it has posted to a completion queue whose ring has
- * `interrupts`, by the vector of that ring, at once or when features.coalescing and gnv_soft_is_at_once() say so. All but what it
- * posts to queue 0 may wait.
+ * The engine raises interrupts. It calls config.irq.raise() for completions in a queue whose ring has `interrupts`, with the vector
+ * of that ring. It does so at once, or later by features.coalescing and gnv_soft_is_at_once(). Only completions of queue 0 may not
+ * wait.
  */
 #ifndef GNV_SOFT_ENGINE_H
 #define GNV_SOFT_ENGINE_H
@@ -40,7 +40,7 @@ struct gnv_soft_ring {
 
 struct gnv_soft_engine_ops {
 	const char *name;
-	size_t size; /* of its own structure, which begins with struct gnv_soft and is zeroes */
+	size_t size; /* of its structure, which begins with struct gnv_soft and is zeroed */
 	bool far_rings; /* I/O queues may lie in memory of a device that has no CPU address */
 
 	/* ---- Life ---- */
@@ -49,12 +49,12 @@ struct gnv_soft_engine_ops {
 	 * The controller is described, its namespaces have their stores, its registers are there. Set soft->dma, by which admin
 	 * commands reach memory of the host, and begin to look at registers and doorbells.
 	 * @space: outlives the engine
-	 * Return: 0; -errno, and gnv_fail() has the sentence: then nothing runs.
+	 * Return: 0; -errno, and gnv_fail() has the message: then nothing runs.
 	 */
 	int (*start)(struct gnv_soft *soft, struct gnv_space *space);
 	/*
-	 * End all that runs; called by any thread, and again after false. Return: true nothing of the host's memory is reached any
-	 * more, and nothing of the controller; false I/O did not end within soft->patience_ms: all must stay.
+	 * End all that runs. Any thread calls it, and calls it again after false. Return: true the engine accesses no memory of the
+	 * host and nothing of the controller; false I/O did not end within soft->patience_ms: all must stay.
 	 */
 	bool (*stop)(struct gnv_soft *soft);
 	/* After stop(), or a start() that failed: give its own memory back, queues included, but not the structure. */
@@ -63,33 +63,35 @@ struct gnv_soft_engine_ops {
 	/* ---- Queues ---- */
 
 	/*
-	 * Create a queue: its ring lies at ring->iova, which must be a multiple of the memory page size (else
-	 * GPUNVME_SC_INVALID_PRP_OFFSET) and mapped whole (else GPUNVME_SC_DATA_TRANSFER); its doorbell is
-	 * gnv_soft_doorbell() and is set to 0. A submission queue is fetched from when this returns; its entries have 64 bytes, of
-	 * GNV_SOFT_SQE_128 128, but for queue 0. Entries of a completion queue have 16 bytes, phase 1 first.
+	 * Create a queue. Its ring is at ring->iova, which must be a multiple of the memory page size (else
+	 * GPUNVME_SC_INVALID_PRP_OFFSET) and mapped whole (else GPUNVME_SC_DATA_TRANSFER). Its doorbell is gnv_soft_doorbell(),
+	 * which is set to 0. A submission queue is polled once this returns. Its entries have 64 bytes, of GNV_SOFT_SQE_128 128,
+	 * but for queue 0. Entries of a completion queue have 16 bytes, phase 1 first.
 	 * Return: 0 or a status; then there is no queue.
 	 */
 	uint16_t (*cq_create)(struct gnv_soft *soft, const struct gnv_soft_ring *ring);
 	uint16_t (*sq_create)(struct gnv_soft *soft, const struct gnv_soft_ring *ring, uint16_t cqid);
-	/* Fetch nothing more from a queue. What is parked ends now, what waits for room in the completion queue is discarded. */
+	/* Fetch nothing more from a queue. Parked commands end now. Completions that wait for room are discarded. */
 	void (*sq_close)(struct gnv_soft *soft, uint16_t qid);
 	/* Is no command of a queue that was closed in flight any more? Its completions are posted then. */
 	bool (*sq_is_dry)(struct gnv_soft *soft, uint16_t qid);
-	/* Delete a queue that has no command in flight; of a completion queue no submission queue is left. Its doorbell becomes 0. */
+	/* Delete a queue without commands in flight. A completion queue has no submission queue left. Its doorbell becomes 0. */
 	void (*sq_delete)(struct gnv_soft *soft, uint16_t qid);
 	void (*cq_delete)(struct gnv_soft *soft, uint16_t qid);
 
 	/* ---- Commands in flight, which live in memory of the engine ---- */
 
-	/* End a command of an I/O queue before its time, with GPUNVME_SC_ABORT_REQUESTED. Return: false it is under way, or over. */
+	/*
+	 * End a command of an I/O queue before its time, with GPUNVME_SC_ABORT_REQUESTED. Return: false it is under way, or over.
+	 */
 	bool (*abort)(struct gnv_soft *soft, uint16_t sqid, uint16_t cid);
-	/* Fetch nothing more from any queue, discard what is parked or held; with @dead what is in flight ends without completions. */
+	/* Fetch nothing more, and discard parked and held commands. With @dead, commands in flight end without completions. */
 	void (*quiesce)(struct gnv_soft *soft, bool dead);
-	/* After quiesce(): is nothing in flight any more, and nothing of what flush() began? */
+	/* After quiesce(): is nothing in flight any more, and is flush() done? */
 	bool (*is_quiet)(struct gnv_soft *soft);
 	/*
-	 * Begin to write what the stores of namespaces that are not read-only keep in caches. is_quiet() says when that has ended;
-	 * soft->flush_failed is then the status of the last one that failed.
+	 * Begin to write the caches of stores whose namespaces are not read-only. is_quiet() returns true when that has ended. Then
+	 * soft->flush_failed is the status of the last one that failed.
 	 */
 	void (*flush)(struct gnv_soft *soft);
 	/* An admin command that was kept (gnv_soft_admin()) is over: post its completion, with cmd->dw0. */
@@ -97,51 +99,56 @@ struct gnv_soft_engine_ops {
 	/* The same without a completion. */
 	void (*discard)(struct gnv_soft *soft, struct gnv_soft_cmd *cmd);
 
-	/* ---- Memory, by any thread, one call at a time, under a lock of the address space: nothing is mapped or unmapped there ---- */
+	/*
+	 * ---- Memory, by any thread, one call at a time, under a lock of the address space: nothing is mapped or unmapped there
+	 * ----
+	 */
 
 	/*
-	 * Memory is mapped, and the host does not know its address yet: let what carries out commands reach it. Called for all that is
-	 * there after start(), then for each new mapping. @map is constant, and stays until unmap().
+	 * Memory is mapped, and the host does not know its address yet: make it accessible to the engine. Called for all mappings
+	 * after start(), then for each new one. @map is constant, and stays until unmap().
 	 * Return: 0; -errno with an error message: then it is not mapped.
 	 */
 	int (*map)(struct gnv_soft *soft, const struct gnv_soft_map *map);
 	/*
-	 * Memory goes. What counts references in the space (store/dma.h) has none any more, and gets no new one; map() may not have been
-	 * called for it. Called after stop(), too, for all that is mapped then. Return: 0 no command in flight reaches it any more; -EBUSY
-	 * one does: it is called again; -EOWNERDEAD, with an error message: none does, but the bytes must stay until the process ends.
+	 * Memory is unmapped. References in the space (store/dma.h) are gone, and there will be no new ones. map() may not have
+	 * been called for it. Also called after stop(), for each mapping. Return: 0 no command in flight accesses it any more;
+	 * -EBUSY one does: it is called again; -EOWNERDEAD, with an error message: none does, but the bytes must stay until the
+	 * process ends.
 	 */
 	int (*unmap)(struct gnv_soft *soft, const struct gnv_soft_map *map);
 
 	/*
-	 * Does a queue lie in memory that was mapped within [iova, iova + len)? Called by any thread before that is unmapped. Return:
-	 * also true when it is not known within a second.
+	 * Does a queue lie in memory that was mapped within [iova, iova + len)? Called by any thread before that is unmapped.
+	 * Return: also true when it is not known within a second.
 	 */
 	bool (*has_ring)(struct gnv_soft *soft, uint64_t iova, uint64_t len);
 
 	/*
-	 * Does no I/O that was begun reach memory of the host any more? With gnv_soft_is_silent() none is begun. Called by any thread.
+	 * Does no I/O that was begun reach memory of the host any more? With gnv_soft_is_silent() none is begun. Called by any
+	 * thread.
 	 */
 	bool (*is_still)(struct gnv_soft *soft);
 
-	/* ---- What it knows ---- */
+	/* ---- Its state ---- */
 
 	/* Sums over all that it has carried out since start(). */
 	void (*counters)(struct gnv_soft *soft, struct gnv_soft_counters *sum);
 	/*
 	 * Copy the last errors, the newest first (gnv_soft_errors_copy()).
-	 * @log: GNV_SOFT_ERRORS entries that are zeroes; NULL: they are not wanted
-	 * Return: how many there ever were.
+	 * @log: GNV_SOFT_ERRORS zeroed entries, or NULL
+	 * Return: the number of all errors so far.
 	 */
 	uint64_t (*errors)(struct gnv_soft *soft, struct gpunvme_error_log *log);
 	/* Nanoseconds of a clock that never goes back. Any thread. */
 	uint64_t (*now)(const struct gnv_soft *soft);
 
-	/* ---- For tests; any thread ---- */
+	/* ---- For tests, any thread ---- */
 
 	/* While it is held the controller is not called, so its fields may be changed. */
 	void (*hold)(struct gnv_soft *soft);
 	void (*release)(struct gnv_soft *soft);
-	/* Judge I/O commands by this function from now on; NULL: by the rules. */
+	/* Decide about I/O commands by this function, or by the rules if it is NULL. */
 	void (*set_fault)(struct gnv_soft *soft, const struct gnv_soft_fault *fault);
 };
 

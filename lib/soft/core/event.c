@@ -8,7 +8,7 @@
 
 static const struct {
 	uint8_t type, info, lid;
-	uint32_t config; /* its bit of the Asynchronous Event Configuration; 0: it cannot be switched off */
+	uint32_t config; /* its bit of the Asynchronous Event Configuration, or 0: always on */
 } events[GNV_SOFT_EVENTS] = {
 	[GNV_SOFT_EVENT_DOORBELL_REGISTER] = { TYPE_ERROR, 0, GPUNVME_LID_ERROR, 0 },
 	[GNV_SOFT_EVENT_DOORBELL_VALUE] = { TYPE_ERROR, 1, GPUNVME_LID_ERROR, 0 },
@@ -31,7 +31,7 @@ uint16_t gnv_soft_async_request(struct gnv_soft *soft, struct gnv_soft_cmd *cmd,
 	return 0;
 }
 
-/* Requests are answered in the order they came. */
+/* Requests complete in the order in which they came. */
 static struct gnv_soft_cmd *take_aer(struct gnv_soft *soft, unsigned at)
 {
 	struct gnv_soft_cmd *cmd = soft->aer[at];

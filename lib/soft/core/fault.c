@@ -41,7 +41,7 @@ static const struct word {
 	  "looks at the start of the page for a list that begins BYTES into it" },
 	{ "lists-half", NULL, 0, STATE, GNV_SOFT_LISTS_HALF, "goes on at the start of the page where a list runs over its middle" },
 	{ "sgl-short", NULL, 0, STATE, GNV_SOFT_SGL_SHORT, "puts data by an SGL 512 bytes further" },
-	{ "sgl-strict", NULL, 0, STATE, GNV_SOFT_SGL_STRICT, "no error: refuses an SGL that is longer than the data, and says so" },
+	{ "sgl-strict", NULL, 0, STATE, GNV_SOFT_SGL_STRICT, "no error: refuses an SGL that is longer than the data, and reports that" },
 	{ "cqe-pieces", NULL, 0, STATE, GNV_SOFT_CQE_PIECES,
 	  "no error: writes a completion in pieces, the phase last, and leaves dwords that are reserved as they were" },
 	{ "zeroes", NULL, 0, STATE, GNV_SOFT_ZEROES, "Write Zeroes succeeds and writes nothing" },
@@ -58,30 +58,30 @@ static const struct word {
 	{ "offline", NULL, 0, STATE, GNV_SOFT_OFFLINE, "is a virtual function without queues" },
 	{ "worn", NULL, 0, STATE, GNV_SOFT_WORN, "warns that it is read-only for good, and refuses writes" },
 	{ "hot", NULL, 0, STATE, GNV_SOFT_HOT, "warns of its temperature" },
-	{ "one-vector", NULL, 0, STATE, GNV_SOFT_ONE_VECTOR, "no error: where it is served, has one interrupt for all queues" },
+	{ "one-vector", NULL, 0, STATE, GNV_SOFT_ONE_VECTOR, "no error: by vfio-user, has one interrupt for all queues" },
 	{ "unfelt", NULL, 0, STATE, GNV_SOFT_UNFELT, "no error: reports 0 K, as drives without a thermometer do" },
 	{ "spare", NULL, 0, STATE, GNV_SOFT_SPARE, "warns that few spare blocks are left" },
 	{ "unreliable", NULL, 0, STATE, GNV_SOFT_UNRELIABLE, "warns that it is not reliable any more" },
-	{ "backup", NULL, 0, STATE, GNV_SOFT_BACKUP, "warns that what keeps its cache over a loss of power has failed" },
+	{ "backup", NULL, 0, STATE, GNV_SOFT_BACKUP, "warns that the backup power of its cache has failed" },
 	{ "detached", NULL, 0, STATE, GNV_SOFT_DETACHED, "its namespace is not attached" },
 	{ "staged", NULL, 0, STATE, GNV_SOFT_STAGED, "firmware waits for a reset" },
 	{ "slow-format", NULL, 0, STATE, GNV_SOFT_SLOW_FORMAT, "calls another format faster" },
 	{ "hints", NULL, 0, STATE, GNV_SOFT_HINTS,
-	  "no error: tells how it is best written to, what it writes whole, and limits of what one command deallocates or zeroes" },
+	  "no error: reports preferred and atomic sizes of writes, and limits of deallocating and zeroing" },
 	{ "unsaid", NULL, 0, STATE, GNV_SOFT_UNSAID,
-	  "no error: does not say what deallocated blocks read as: some ones, others what they held" },
+	  "no error: does not report how deallocated blocks read: as ones or as their old data" },
 	{ "sleepy", NULL, 0, STATE, GNV_SOFT_SLEEPY, "no error: has three power states, and is in the last" },
 	{ "no-wake", NULL, 0, STATE, GNV_SOFT_NO_WAKE,
 	  "with the one before: dies of an I/O command while it may go to its last power state by itself" },
 	{ "slow-wake", "US", SECONDS_600, STATE, GNV_SOFT_SLOW_WAKE,
 	  "with sleepy: takes US microseconds to come back from its last power state, and claims to take 1000" },
 	{ "hmb", "MIB", 1024, POWER_OF_2, GNV_SOFT_HMB,
-	  "no error: asks for so much of the host's memory, and dies when anybody else writes to it" },
+	  "no error: requests MIB of host memory, and dies if any other party writes to it" },
 	{ "hmb-wild", NULL, 0, STATE, GNV_SOFT_HMB_WILD,
-	  "with the one before: writes around that memory, and into it when it is not its own" },
+	  "with the one before: writes around that memory, and into it while it does not own it" },
 	{ "cmb-data", NULL, 0, STATE, GNV_SOFT_CMB_DATA, "with cmb=MIB: puts data for its own memory a page away from its place" },
 	{ "cmb-lists", NULL, 0, STATE, GNV_SOFT_CMB_LISTS,
-	  "with cmb=MIB: refuses lists that lie in its own memory, which it says to take" },
+	  "with cmb=MIB: refuses lists in its own memory, though it reports to accept them" },
 	{ "addr-48", NULL, 0, STATE, GNV_SOFT_ADDR_48, "knows 48 bits of an address, and ignores the others" },
 	{ "sqe-128", NULL, 0, STATE, GNV_SOFT_SQE_128, "takes the entries of I/O submission queues for 128 bytes long" },
 	{ "one-command", NULL, 0, STATE, GNV_SOFT_ONE_COMMAND, "dies of a second I/O command in flight" },
@@ -93,7 +93,7 @@ static const struct word {
 	{ "shuffle", "US", SECONDS_600, ANY_QUEUE, GNV_SOFT_SHUFFLE,
 	  "the same for any time up to US, so that completions overtake each other" },
 	{ "lose", NULL, 0, ANY_QUEUE, GNV_SOFT_DROP, "the command is taken and never completed" },
-	{ "twice", "US", SECONDS_600, ANY_QUEUE, GNV_SOFT_TWICE, "its completion is posted again, US microseconds later; 0: at once" },
+	{ "twice", "US", SECONDS_600, ANY_QUEUE, GNV_SOFT_TWICE, "its completion is posted again, US microseconds later (0: at once)" },
 	{ "early", "US", SECONDS_600, RULE, GNV_SOFT_EARLY,
 	  "its completion is posted at once, and its data moves US microseconds later" },
 	{ "torn", "US", 10000, ANY_QUEUE, GNV_SOFT_TORN,
@@ -101,20 +101,20 @@ static const struct word {
 	{ "cid", "MASK", 0xffff, ANY_QUEUE, GNV_SOFT_CID, "the completion names another command: MASK is XORed into the CID" },
 	{ "sqid", "MASK", 0xffff, ANY_QUEUE, GNV_SOFT_SQID, "the completion names another queue: MASK is XORed into the SQID" },
 	{ "sqhd", "MASK", 0xffff, ANY_QUEUE, GNV_SOFT_SQHD,
-	  "the completion tells another head of the queue: MASK is XORed into SQHD" },
-	{ "phase", NULL, 0, ANY_QUEUE, GNV_SOFT_PHASE, "the completion has the phase of the lap before, so that nobody sees it" },
+	  "the completion reports another head of the queue: MASK is XORed into SQHD" },
+	{ "phase", NULL, 0, ANY_QUEUE, GNV_SOFT_PHASE, "the completion has the phase of the lap before, so that no host sees it" },
 	{ "status", "CODE", 0x7ff, ANY_QUEUE, GNV_SOFT_FAIL,
 	  "the command ends with the NVMe status CODE, type and code, and does nothing" },
 	{ "skip", NULL, 0, RULE, GNV_SOFT_SKIP, "the command does nothing and succeeds: a lost write, a read that brings nothing" },
 	{ "flip", NULL, 0, RULE, GNV_SOFT_FLIP, "one bit of the data of a read or a write is another, and the command succeeds" },
 	{ "stray", "BLOCKS", 1u << 20, RULE, GNV_SOFT_STRAY, "a read or a write goes to the blocks BLOCKS further, and succeeds" },
 	{ "io-short", NULL, 0, RULE, GNV_SOFT_SHORT,
-	  "no error: the storage below moves half of what it is asked for, and the rest when it is asked again" },
+	  "no error: the storage below moves half of the data, and the rest at the next request" },
 	{ "io-error", "ERRNO", 133, RULE, GNV_SOFT_ERRNO,
 	  "the storage below fails with this number of errno: 5 is EIO, 28 ENOSPC" },
 	{ "stuck", NULL, 0, ANY_QUEUE, GNV_SOFT_STUCK,
 	  "the command is never completed, and nothing more is taken from its queue until that is deleted" },
-	{ "cfs", NULL, 0, ANY_QUEUE, GNV_SOFT_CFS, "the controller stops at the command, and says so by CSTS.CFS" },
+	{ "cfs", NULL, 0, ANY_QUEUE, GNV_SOFT_CFS, "the controller stops at the command, and reports that by CSTS.CFS" },
 	{ "ones", NULL, 0, ANY_QUEUE, GNV_SOFT_ONES,
 	  "at the command the controller is gone: its registers are all ones from then on" },
 	{ "event", "KIND", 5, ANY_QUEUE, GNV_SOFT_EVENT,
@@ -248,18 +248,18 @@ static const struct condition {
 } conditions[] = {
 	{ "op", "OPCODE", true, set_op, "commands of this opcode: read, write, flush, compare, zeroes, deallocate, or a number" },
 	{ "lba", "FIRST[-LAST]", true, set_lba, "commands that touch one of these blocks" },
-	{ "queue", "ID", true, set_queue, "commands of this queue, 0 is the admin queue; without it: of any I/O queue" },
-	{ "p", "SHARE", false, set_p, "this share of them, from 0 to 1; which ones is decided by the seed" },
+	{ "queue", "ID", true, set_queue, "commands of this queue, 0 is the admin queue (default: any I/O queue)" },
+	{ "p", "SHARE", false, set_p, "this share of them, from 0 to 1, chosen by the seed" },
 	{ "after", "N", false, set_after, "none of the first N of them" },
 	{ "count", "N", false, set_count, "no more than N are hit" },
 	{ "dnr", "0|1", true, set_dnr,
-	  "of status: the bit Do Not Retry; without this and more= it is set where trying again is of no use" },
+	  "of status: the bit Do Not Retry (default without more=: set where a retry is of no use)" },
 	{ "more", "0|1", true, set_more, "of status: the bit More" },
 };
 
 /* ---- Parsing ---- */
 
-/* The part before the next @end; *rest moves past it. */
+/* The part before the next @end. *rest moves past it. */
 static struct rest split(struct rest *rest, char end)
 {
 	const char *at = memchr(rest->at, end, rest->len);
@@ -275,8 +275,8 @@ static int bad_condition(struct rest given)
 {
 	return gnv_fail(
 		-EINVAL,
-		"fault=: '%.*s' is no condition here. They are op=, lba=FIRST[-LAST], queue=, p=, after=, count= and, of status, "
-		"dnr= and more=; `gpunvme faults` explains them",
+		"fault=: '%.*s' is no condition here. Conditions are op=, lba=FIRST[-LAST], queue=, p=, after=, count= and, of status, "
+		"dnr= and more=. `gpunvme faults` explains them",
 		(int)gnv_min(given.len, 40), given.at);
 }
 
@@ -308,7 +308,7 @@ static int add_rule(const struct word *word, uint32_t number, struct rest rest, 
 	int ret = 0;
 
 	if (rules->count == GNV_SOFT_RULES)
-		return gnv_fail(-EINVAL, "fault= has more than %u faults; remove some", GNV_SOFT_RULES);
+		return gnv_fail(-EINVAL, "fault= has more than %u faults: remove some", GNV_SOFT_RULES);
 	while (rest.len && !ret)
 		ret = set_condition(&rule, word, split(&rest, ':'));
 	if (!ret)
@@ -339,7 +339,7 @@ static int parse_one(struct rest text, struct gnv_soft_traits *traits, struct gn
 	for (i = 0; i < GNV_ARRAY_LEN(words) && !is_word(name, words[i].word); i++)
 		;
 	if (i == GNV_ARRAY_LEN(words))
-		return gnv_fail(-EINVAL, "fault=%.*s is not known; `gpunvme faults` lists what is", (int)gnv_min(text.len, 40),
+		return gnv_fail(-EINVAL, "fault=%.*s is not known: `gpunvme faults` lists all words", (int)gnv_min(text.len, 40),
 				text.at);
 	ret = words[i].number ? take_word_number(&words[i], &rest, &number) : 0;
 	if (!ret && text.at[text.len - 1] == ':')

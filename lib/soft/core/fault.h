@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a software controller does wrong: `fault=` in its URI. One table of words drives parser and list; a word is a state of the
- * drive (soft/fault_trait.h) or a rule: a verdict, its number, and which commands it befalls.
+ * Faults of a software controller: `fault=` in its URI. One table of words drives parser and list. A word is a state of the drive
+ * (soft/fault_trait.h) or a rule: an action, its number, and its conditions.
  *
- * A rule judges by the number of a command among those that match it, and by the seed: the n-th is hit or not in each run alike.
+ * A rule counts the commands that match it, and decides by that number and the seed. So each run hits the same ones.
  */
 #ifndef GNV_SOFT_FAULT_H
 #define GNV_SOFT_FAULT_H
@@ -15,7 +15,7 @@
 
 #include "soft/core/fault_trait.h"
 
-/* What becomes of a command; "number" is the rule's, or what a hook gives as its delay. */
+/* The action on a command. "number" is the rule's, or the delay from a hook. */
 enum gnv_soft_verdict {
 	GNV_SOFT_GO,	  /* execute it */
 	GNV_SOFT_FAIL,	  /* complete it with *status, without I/O */
@@ -33,10 +33,10 @@ enum gnv_soft_verdict {
 	GNV_SOFT_PHASE,	  /* or its phase is that of the lap before */
 	GNV_SOFT_FLIP,	  /* one bit of its data is another */
 	GNV_SOFT_STRAY,	  /* it moves the blocks `number` further */
-	GNV_SOFT_SHORT,	  /* the first I/O of it moves half of what was asked for */
+	GNV_SOFT_SHORT,	  /* its first I/O moves half of the data */
 	GNV_SOFT_ERRNO,	  /* its I/O ends with the errno `number` */
 	GNV_SOFT_STUCK,	  /* never complete it, and take nothing more from its queue until that is deleted */
-	GNV_SOFT_CFS,	  /* the controller stops, and says so by CSTS.CFS */
+	GNV_SOFT_CFS,	  /* the controller stops, and reports that by CSTS.CFS */
 	GNV_SOFT_ONES,	  /* the controller is gone: its registers are all ones from now on */
 	GNV_SOFT_EVENT,	  /* execute it, and raise the asynchronous event `number` */
 	GNV_SOFT_UNREADY, /* as the stubborn of soft.h, in each CC.EN that is set */
@@ -44,7 +44,7 @@ enum gnv_soft_verdict {
 	GNV_SOFT_HOLDS	  /* ... or cleared */
 };
 
-/* In a status: it goes out as it is; without, DNR is set where trying again is of no use. */
+/* Flag in a status: send it unchanged. Without it, DNR is set where a retry is of no use. */
 #define GNV_SOFT_AS_IS 0x8000u
 
 #define GNV_SOFT_RULES 16u
@@ -55,10 +55,10 @@ struct gnv_soft_rule {
 	uint32_t number; /* of FAIL: the status, and GNV_SOFT_AS_IS */
 	uint16_t op;	 /* opcode, or GNV_SOFT_ANY */
 	uint16_t queue;	 /* GNV_SOFT_ANY: each but the admin queue */
-	uint64_t first, last; /* the blocks; all of them are any command, also one that has none */
+	uint64_t first, last; /* the blocks. The whole range matches any command, also one without blocks */
 	uint64_t p;	 /* of 2^32 */
-	uint64_t after, count; /* matches that are let off, hits; 0: no end */
-	uint64_t matched, hits; /* atomic; hits are counted where count limits them */
+	uint64_t after, count; /* matches that are skipped, and most hits, or 0: no limit */
+	uint64_t matched, hits; /* atomic. Hits are counted if count limits them */
 };
 
 struct gnv_soft_rules {
@@ -66,24 +66,24 @@ struct gnv_soft_rules {
 	struct gnv_soft_rule rule[GNV_SOFT_RULES];
 };
 
-/* Return: 0; -EINVAL; gnv_fail() has the sentence. @traits and @rules are added to. */
+/* Return: 0; -EINVAL; gnv_fail() has the message. @traits and @rules are added to. */
 int gnv_soft_fault_parse(const char *text, struct gnv_soft_traits *traits, struct gnv_soft_rules *rules);
 
 /*
- * gnv_soft_fault_judge() - does a rule befall this command?
- * @status, @number: set for the verdict: the rule's; of SHUFFLE and FLIP a random one
+ * gnv_soft_fault_judge() - find the action of the first rule that hits a command
+ * @status, @number: of the action, from the rule. SHUFFLE and FLIP get a random number
  */
 enum gnv_soft_verdict gnv_soft_fault_judge(struct gnv_soft_rules *rules, uint16_t sqid, const struct gpunvme_sqe *cmd,
 					   uint16_t *status, uint32_t *number);
 
 /*
- * Its parts, for an engine that judges many commands at once: it numbers, by rules and in the order of the queue, those that the
- * rule is for and no earlier one has hit.
+ * Its parts, for an engine that checks many commands at once. For each rule, in the order of the queue, it numbers the commands
+ * that match the rule and that no earlier rule has hit.
  */
 bool gnv_soft_fault_is_for(const struct gnv_soft_rule *rule, uint16_t sqid, const struct gpunvme_sqe *cmd);
 /* @n: the number, from 0. Return: the rule hits it, unless it has hit rule->count others. */
 bool gnv_soft_fault_draw(const struct gnv_soft_rules *rules, const struct gnv_soft_rule *rule, uint64_t n, uint32_t *random);
-/* Return: the verdict; as gnv_soft_fault_judge(). */
+/* Return: the action, as gnv_soft_fault_judge(). */
 enum gnv_soft_verdict gnv_soft_fault_befall(const struct gnv_soft_rule *rule, uint32_t random, uint16_t *status, uint32_t *number);
 
 /* The same for CC.EN, which the host has just set or cleared: GO, UNREADY, DIES, HOLDS. */

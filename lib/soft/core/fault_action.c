@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Injected faults: what happens to commands that the rules of fault= and the hooks of tests pick. */
+/* Injected faults: actions on commands that the rules of fault= and the hooks of tests select. */
 #include "soft/core/io.h"
 
 #include "soft/core/data.h"
@@ -30,7 +30,7 @@ static enum gnv_soft_next fail(struct gnv_soft_cmd *cmd, uint16_t status)
 	return GNV_SOFT_END;
 }
 
-/* What only concerns the completion, or the I/O, is done there. */
+/* Actions on the completion or on the I/O happen later. */
 enum gnv_soft_next gnv_soft_carry_out(struct gnv_soft_cmd *cmd, enum gnv_soft_verdict verdict, uint16_t status, uint32_t number,
 				      uint64_t now)
 {
@@ -45,7 +45,7 @@ enum gnv_soft_next gnv_soft_carry_out(struct gnv_soft_cmd *cmd, enum gnv_soft_ve
 	case GNV_SOFT_SHUFFLE:
 		cmd->post_at = later;
 		return GNV_SOFT_STEP;
-	case GNV_SOFT_EARLY: /* the command begins later, which nobody hears of */
+	case GNV_SOFT_EARLY: /* the command begins later, unknown to the host */
 		cmd->number = number;
 		return GNV_SOFT_POST;
 	case GNV_SOFT_STALL:

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What is wrong with the drive that a software controller plays, for its whole life: some words of `fault=` in its URI, which
- * fault.c reads. Each is something that drives exist for, or that the specification names.
+ * Permanent faults of an emulated drive: some words of `fault=` in its URI, which fault.c parses. Each is known of real drives, or
+ * named by the specification.
  */
 #ifndef GNV_SOFT_FAULT_TRAIT_H
 #define GNV_SOFT_FAULT_TRAIT_H
@@ -34,26 +34,26 @@ enum gnv_soft_trait {
 	GNV_SOFT_HOT,
 	GNV_SOFT_SPARE,       /* few spare blocks are left */
 	GNV_SOFT_UNRELIABLE,
-	GNV_SOFT_BACKUP,      /* what keeps its cache over a loss of power has failed */
+	GNV_SOFT_BACKUP,      /* the backup power of its cache has failed */
 	GNV_SOFT_DETACHED,    /* its namespace is not attached to this controller */
 	GNV_SOFT_STAGED,      /* firmware waits for a reset */
 	GNV_SOFT_SLOW_FORMAT, /* another format would be faster */
-	GNV_SOFT_HINTS,	      /* tells how it is best written to, and what it writes whole */
-	GNV_SOFT_UNSAID,      /* keeps from the host what deallocated blocks read as */
+	GNV_SOFT_HINTS,	      /* reports preferred and atomic sizes of writes */
+	GNV_SOFT_UNSAID,      /* does not report how deallocated blocks read */
 	GNV_SOFT_SLEEPY, /* has three power states and goes to the last by itself */
 	GNV_SOFT_NO_WAKE, /* with the one before: does not come back from there for an I/O command */
 	GNV_SOFT_SLOW_WAKE, /* with the first: takes NUMBER us to come back */
-	GNV_SOFT_HMB,	  /* asks for NUMBER MiB of host memory, works in it, and dies when somebody else does */
-	GNV_SOFT_HMB_WILD, /* with the one before: writes around that memory, and into it when it is not its own */
+	GNV_SOFT_HMB,	  /* requests NUMBER MiB of host memory, and dies if any other party writes to it */
+	GNV_SOFT_HMB_WILD, /* with the one before: writes around that memory, and into it while it does not own it */
 	GNV_SOFT_CMB_DATA,  /* data for memory of its own lands in another place */
-	GNV_SOFT_CMB_LISTS, /* lists in memory of its own are errors, although it says that it takes them */
-	GNV_SOFT_ADDR_48,     /* addresses have 48 bits; the others are ignored */
-	GNV_SOFT_SQE_128,     /* I/O submission queues have entries of 128 bytes, whatever CC says */
+	GNV_SOFT_CMB_LISTS, /* lists in memory of its own are errors, although it reports to accept them */
+	GNV_SOFT_ADDR_48,     /* addresses have 48 bits, the others are ignored */
+	GNV_SOFT_SQE_128,     /* I/O submission queues have entries of 128 bytes, regardless of CC */
 	GNV_SOFT_ONE_COMMAND, /* dies of a second I/O command in flight */
 	GNV_SOFT_SHARED_TAGS, /* dies of a command whose identifier is in flight in another queue */
 	GNV_SOFT_UNFELT,      /* reports no temperature */
 	GNV_SOFT_FEW_CIDS,    /* dies of an I/O command whose identifier is NUMBER or more */
-	GNV_SOFT_ONE_VECTOR,  /* a served one has one interrupt vector for all queues */
+	GNV_SOFT_ONE_VECTOR,  /* by vfio-user, one interrupt vector for all queues */
 	GNV_SOFT_TRAITS
 };
 

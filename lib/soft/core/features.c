@@ -282,7 +282,7 @@ uint16_t gnv_soft_set_features(struct gnv_soft *soft, struct gnv_soft_cmd *cmd)
 	return set_value(soft, fid, cmd->sqe.cdw11, &cmd->dw0);
 }
 
-/* What cannot be saved reads as its default. */
+/* A value that cannot be saved reads as its default. */
 static bool select_value(const struct gnv_soft *soft, uint8_t fid, uint32_t sel, uint32_t cdw11, uint32_t *value)
 {
 	bool write_back = __atomic_load_n(&soft->io.write_back, __ATOMIC_RELAXED);

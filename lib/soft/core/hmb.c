@@ -43,7 +43,7 @@ void gnv_soft_hmb_describe(const struct gnv_soft *soft, struct gpunvme_id_ctrl *
 	id->hmmaxd = GNV_SOFT_HMB_PIECES;
 }
 
-/* ---- What it has there ---- */
+/* ---- Its data there ---- */
 
 /* Address of page `n` of all, 0: there are fewer. */
 static uint64_t page_at(const struct gnv_soft *soft, uint32_t n)

@@ -12,12 +12,12 @@
 
 #define IDENTIFY_BYTES 4096u
 #define LPA_EFFECTS 0x02u      /* there is a log of commands and their effects */
-#define LPA_EXTENDED 0x04u     /* Get Log Page knows offsets */
+#define LPA_EXTENDED 0x04u     /* Get Log Page takes offsets */
 #define ONCS_SAVE_SELECT 0x10u /* Get Features knows SEL, Set Features SV */
 #define VWC_FLUSH_ALL 0x06u    /* Flush accepts the broadcast namespace */
 #define SGLS_DWORD 2u
 #define DLFEAT_UNSAID 0x08u /* Write Zeroes may deallocate */
-#define DLFEAT_ZEROES 0x09u /* deallocated blocks read as zeroes; Write Zeroes may deallocate */
+#define DLFEAT_ZEROES 0x09u /* deallocated blocks read as zeroes, and Write Zeroes may deallocate */
 #define KELVIN_WARNING 350u
 #define KELVIN_CRITICAL 360u
 #define RTD3E_US 10000000u
@@ -40,7 +40,7 @@ static void put_be64(uint8_t *to, uint64_t v)
 		to[i] = (uint8_t)(v >> (56 - 8 * i));
 }
 
-/* A locally administered EUI-64; an NGUID is the same identity, twice as long. */
+/* A locally administered EUI-64. An NGUID is the same identity, twice as long. */
 static void put_eui64(const struct gnv_soft *soft, const struct gnv_soft_part *part, uint8_t *to)
 {
 	put_be64(to, gnv_soft_has(&soft->config.traits, GNV_SOFT_IDS) ? 1 : image_id(part));
@@ -74,7 +74,7 @@ static void put_names(const struct gnv_soft *soft, struct gpunvme_id_ctrl *id)
 		 (unsigned long long)image_id(&soft->part[0]) >> 32, (unsigned long long)(gnv_mix(image_id(&soft->part[0])) & 0xffffffffffffull));
 }
 
-/* What a drive promises that carries out the commands; its identifiers stay its own, and so do its formats. */
+/* Take over the guarantees of a drive that executes the commands, but not its identifiers and formats. */
 static void adopt_ns(const struct gpunvme_id_ns *drive, struct gpunvme_id_ns *id)
 {
 	id->ncap = drive->ncap;
@@ -95,7 +95,7 @@ static void adopt_ns(const struct gpunvme_id_ns *drive, struct gpunvme_id_ns *id
 	id->nows_0b = drive->nows_0b;
 }
 
-/* A command that one namespace's drive lacks is offered for none. */
+/* A command that one namespace's drive lacks is not offered at all. */
 uint16_t gnv_soft_oncs(const struct gnv_soft *soft)
 {
 	uint16_t oncs = GPUNVME_ONCS_COMPARE | GPUNVME_ONCS_DSM | GPUNVME_ONCS_WRITE_ZEROES | ONCS_SAVE_SELECT;
@@ -107,7 +107,7 @@ uint16_t gnv_soft_oncs(const struct gnv_soft *soft)
 	return oncs;
 }
 
-/* What is written whole, and the cache, of the only drive. */
+/* Take over atomic writes and the cache of the only drive. */
 static void adopt_ctrl(const struct gpunvme_id_ctrl *drive, struct gpunvme_id_ctrl *id)
 {
 	id->vwc = (uint8_t)((drive->vwc & GPUNVME_VWC_PRESENT) | VWC_FLUSH_ALL);
@@ -190,7 +190,7 @@ static uint64_t lesser(uint64_t a, uint64_t b)
 	return a && b ? gnv_min(a, b) : a | b;
 }
 
-/* For all namespaces at once, so the least of any; 0 is none. */
+/* For all namespaces at once, so the least of any, or 0: none. */
 static void fill_limits(const struct gnv_soft *soft, struct gpunvme_id_ctrl_nvm *limits)
 {
 	const struct gnv_soft_drive *drive;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Execution of I/O commands (NVM Command Set Specification 3): what is next for one. */
+/* Execution of I/O commands (NVM Command Set Specification 3): the next step of each. */
 #include "soft/core/io.h"
 
 #include "soft/core/data.h"
@@ -23,7 +23,7 @@ static uint16_t status_of(int err, bool reads)
 	case GNV_SOFT_EPERM:
 	case GNV_SOFT_EBADF:
 		return GPUNVME_SC_NS_WRITE_PROTECTED;
-	case GNV_SOFT_EACCES: /* this user may not have a drive do it */
+	case GNV_SOFT_EACCES: /* this user must not send it to a drive */
 		return GPUNVME_SC_ACCESS_DENIED;
 	case GNV_SOFT_EFAULT:
 		return GPUNVME_SC_DATA_TRANSFER;
@@ -62,7 +62,7 @@ static bool leaves(const struct gnv_soft_cmd *cmd, const struct gpunvme_dsm_rang
 	return gnv_soft_has(cmd->io->traits, GNV_SOFT_UNSAID) && range->slba % 2;
 }
 
-/* The next range that has blocks; op.ranges when there is none. */
+/* The next range that has blocks, or op.ranges. */
 static void next_range(struct gnv_soft_cmd *cmd)
 {
 	const struct gpunvme_dsm_range *range = gnv_soft_data_ranges(cmd);
@@ -134,7 +134,7 @@ static uint16_t denied(const struct gnv_soft_cmd *cmd)
 	return gnv_soft_has(cmd->io->traits, GNV_SOFT_WORN) && cmd->op.opc != GPUNVME_IO_FLUSH ? GPUNVME_SC_READ_ONLY_RANGE : 0;
 }
 
-/* Data that goes wrong does so in memory of the controller's own, as does what a store could not move in parts. */
+/* Data with an injected fault uses the controller's own memory, as does data that a store could not move in parts. */
 static bool needs_own(const struct gnv_soft_cmd *cmd)
 {
 	return (cmd->verdict == GNV_SOFT_FLIP || (cmd->verdict == GNV_SOFT_SHORT && cmd->part->store->reaches_far)) &&
@@ -150,7 +150,7 @@ static bool hangs(const struct gnv_soft_cmd *cmd)
 	       (cmd->sqe.flags & GPUNVME_SQE_PSDT) == GPUNVME_PSDT_PRP && cmd->sqe.prp2 & (traits->number[GNV_SOFT_LISTS_HANG] - 1);
 }
 
-/* The namespace that a command names, the first for a Flush of all; NULL: there is none. */
+/* The namespace that a command names, the first for a Flush of all, or NULL. */
 static struct gnv_soft_part *part_of(const struct gnv_soft_io *io, const struct gpunvme_sqe *sqe)
 {
 	if (sqe->opc == GPUNVME_IO_FLUSH && sqe->nsid == GPUNVME_NSID_ALL)
@@ -206,7 +206,7 @@ void gnv_soft_io_flush(struct gnv_soft_cmd *cmd, struct gnv_soft_part *part)
 
 /* ---- Continuing ---- */
 
-/* What was read goes to the host. */
+/* Copy the data of a read to the host. */
 static uint16_t hand_over(struct gnv_soft_cmd *cmd)
 {
 	if (cmd->op.opc != GPUNVME_IO_READ)
@@ -216,7 +216,7 @@ static uint16_t hand_over(struct gnv_soft_cmd *cmd)
 	return cmd->apart ? gnv_soft_data_hand_over(cmd) : 0;
 }
 
-/* All bytes moved. What remains: hand them over, and the medium, where the store was not asked for it in the same step. */
+/* All bytes moved. Copy them to the host, and flush the medium, unless the store did that in the same step. */
 static enum gnv_soft_next end_data(struct gnv_soft_cmd *cmd)
 {
 	uint16_t status = hand_over(cmd);
@@ -242,7 +242,7 @@ static enum gnv_soft_next moved(struct gnv_soft_cmd *cmd, size_t bytes)
 	return GNV_SOFT_STEP;
 }
 
-/* What memory direct I/O accepts depends on the device below; a refusal of ours is answered with memory that all accept. */
+/* What memory direct I/O accepts depends on the device below. After a refusal, use memory that all devices accept. */
 static bool may_bounce(const struct gnv_soft_cmd *cmd, int err)
 {
 	return err == GNV_SOFT_EINVAL && cmd->part->store->mem_align && cmd->op.data_len && !cmd->apart && !cmd->done;

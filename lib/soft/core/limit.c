@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Drives that do not take what every host may ask of them: one command at a time, identifiers that are few or one for all queues,
- * a last power state that they do not leave. That they exist stands in Linux 7 (drivers/nvme/host/pci.c, nvme_pci_enable() of
- * 106b:2001; nvme.h, NVME_QUIRK_SHARED_TAGS and NVME_QUIRK_SKIP_CID_GEN, of 106b:2005, NVME_QUIRK_NO_DEEPEST_PS): they reset
- * themselves, lose data or are not heard of again. That they die of it (CSTS.CFS) is guessed.
+ * Drives with less than the specification demands: one command at a time, few identifiers or one set for all queues, a last power
+ * state that they do not leave. Linux 7 knows such drives (drivers/nvme/host/pci.c, nvme_pci_enable() of 106b:2001, and nvme.h,
+ * NVME_QUIRK_SHARED_TAGS and NVME_QUIRK_SKIP_CID_GEN of 106b:2005, NVME_QUIRK_NO_DEEPEST_PS): they reset themselves, lose data or
+ * disappear. That they die of it (CSTS.CFS) is a guess.
  */
 #include "soft/core/io.h"
 
@@ -20,7 +20,7 @@ static uint32_t bit_of(const struct gnv_soft_cmd *cmd)
 	return 1u << cmd->sqe.cid % 32;
 }
 
-/* What the drive does not take is counted all the same: it ends with the reset that ends all. */
+/* Count also a command that is too much: the count ends with the reset. */
 static bool is_too_much(struct gnv_soft_io *io, struct gnv_soft_cmd *cmd)
 {
 	const struct gnv_soft_traits *traits = io->traits;

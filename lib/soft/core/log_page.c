@@ -96,9 +96,9 @@ static size_t fill_firmware(const struct gnv_soft *soft, struct gpunvme_firmware
 	return sizeof(*log);
 }
 
-/* ---- What this controller has: commands, features, log pages ---- */
+/* ---- Supported commands, features and log pages ---- */
 
-#define COMMANDS 256u /* of each kind; 256 features and 256 log pages, too */
+#define COMMANDS 256u /* of each kind. There are 256 features and 256 log pages, too */
 
 static bool has_log(const struct gnv_soft *soft, unsigned lid)
 {
@@ -135,7 +135,7 @@ static size_t fill_features(const struct gnv_soft *soft, uint32_t *log)
 	return COMMANDS * sizeof(*log);
 }
 
-/* Base Specification 5.16.1.6: admin commands, then I/O commands; 4096 bytes. */
+/* Base Specification 5.16.1.6: admin commands, then I/O commands, 4096 bytes. */
 static size_t fill_effects(const struct gnv_soft *soft, uint32_t *log)
 {
 	static const uint8_t admin[] = { GPUNVME_ADMIN_DELETE_SQ,    GPUNVME_ADMIN_CREATE_SQ,	 GPUNVME_ADMIN_GET_LOG_PAGE,
@@ -163,10 +163,10 @@ union log_data {
 	struct gpunvme_error_log errors[GNV_SOFT_ERRORS];
 	struct gpunvme_smart_log smart;
 	struct gpunvme_firmware_log firmware;
-	uint32_t words[1024]; /* of namespaces that changed, none is ever; effects; what is supported */
+	uint32_t words[1024]; /* changed namespaces (always none), effects, or supported pages */
 };
 
-/* Size of the page; 0: there is no such page. */
+/* Size of the page, or 0: there is no such page. */
 static size_t fill(struct gnv_soft *soft, uint8_t lid, union log_data *data)
 {
 	memset(data, 0, sizeof(*data));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Drives of which measurements are published. docs/results/emulated-drives.md names the source of each figure, and compares the
- * models with them; test_models.c does so in each test run. Units, times and channels are fitted: no vendor publishes them.
+ * Drives with published measurements. docs/results/emulated-drives.md names the source of each figure, and compares the
+ * models with them, as test_models.c does in each test run. Units, times and channels are fitted: no vendor publishes them.
  */
 #include "soft/core/timing.h"
 

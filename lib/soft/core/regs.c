@@ -2,7 +2,7 @@
 /*
  * The register page: enable, reset and shutdown (Base Specification 3.1.3, 3.5, 3.6).
  *
- * The page is plain memory, so the host can write to read-only registers; they get their values back at the next look.
+ * The page is plain memory, so the host can write to read-only registers. The next poll restores them.
  */
 #include "soft/core/controller.h"
 
@@ -37,7 +37,7 @@ static void set_csts(struct gnv_soft *soft, uint32_t csts)
 
 /*
  * Memory of its own: Base Specification 3.1.3 (CMBLOC, CMBSZ, CMBMSC, CMBSTS), 8.2.1. As QEMU's (nvme_cmb_enable_regs() of its
- * hw/nvme/ctrl.c) it takes all but completion queues. On this page the first two are there whatever CMBMSC.CRE says.
+ * hw/nvme/ctrl.c) it takes all but completion queues. On this page the first two do not depend on CMBMSC.CRE.
  */
 static uint32_t cmb_loc(const struct gnv_soft *soft)
 {
@@ -159,7 +159,7 @@ static void enable(struct gnv_soft *soft, uint32_t cc)
 	}
 	gnv_soft_fatal(soft);
 	gnv_log(soft->log, GPUNVME_LOG_ERROR,
-		"soft controller: CC.EN was set with an illegal CC (0x%08x), AQA, ASQ or ACQ; CSTS.CFS is set", cc);
+		"soft controller: CC.EN was set with an illegal CC (0x%08x), AQA, ASQ or ACQ: CSTS.CFS is set", cc);
 }
 
 /* ---- Reset and shutdown ---- */
@@ -193,7 +193,7 @@ static void begin_shutdown(struct gnv_soft *soft)
 	set_csts(soft, (soft->csts & ~GPUNVME_CSTS_SHST) | GPUNVME_CSTS_SHST_BUSY);
 }
 
-/* By the stores, as what hosts ask for: a drive may take as long as it likes, and registers are looked at meanwhile. */
+/* By the stores, as for a host's Flush. A drive may take any time, and registers are polled meanwhile. */
 static void begin_flush(struct gnv_soft *soft)
 {
 	soft->flushed = true;
@@ -257,7 +257,7 @@ static void scan_doorbells(struct gnv_soft *soft)
 
 /* ---- Faults ---- */
 
-/* A rule decides what becomes of each change of CC.EN. */
+/* A rule decides about each change of CC.EN. */
 static void judge_enable(struct gnv_soft *soft, bool enabled)
 {
 	enum gnv_soft_verdict verdict = gnv_soft_fault_judge_enable(&soft->config.rules, enabled);
@@ -269,7 +269,7 @@ static void judge_enable(struct gnv_soft *soft, bool enabled)
 						       GNV_SOFT_WILLING;
 }
 
-/* What is not there any more reaches nothing of a host's; its registers stay what they are. */
+/* A controller that is gone accesses no host memory, and its registers no longer change. */
 static void let_go(struct gnv_soft *soft)
 {
 	uint32_t asked = GNV_SOFT_ASKED;
@@ -281,7 +281,7 @@ static void let_go(struct gnv_soft *soft)
 		__atomic_store_n(&soft->function_reset, GNV_SOFT_UNASKED, __ATOMIC_RELEASE);
 }
 
-/* Return: true when there is no controller any more; of a dead one only CSTS tells. */
+/* Return: true if the controller is gone. A dead one only sets CSTS. */
 static bool meet_doom(struct gnv_soft *soft)
 {
 	uint32_t doom = __atomic_load_n(&soft->io.doom, __ATOMIC_RELAXED);

@@ -48,7 +48,7 @@ static uint64_t halvings(uint64_t bits)
 	return (lead + 1ull) * FRACTION - x - (x * (FRACTION - x) >> 16) * CURVE / FRACTION;
 }
 
-/* Half of what is drawn takes the median, the other half longer. Return: ns. */
+/* Half of the draws take the median, the other half longer. Return: ns. */
 static uint64_t spread(uint64_t median_ns, double tail, uint64_t drawn)
 {
 	if (drawn >> 63 || tail == 0)

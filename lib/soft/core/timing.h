@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * How fast the drive is that a software controller emulates: keys of its URI, for every store and every engine.
+ * The speed of an emulated drive: keys of its URI, for every store and every engine.
  *
  * A command ends when all of these are over:
  *
@@ -8,12 +8,11 @@
  *	latency		half of all commands take the requested latency. The others take longer, by an exponential
  *			distribution. One command in a hundred exceeds the requested tail (lat_us=, p99_us=)
  *	link		its data over the link of the drive, which has a rate of its own in each direction (link=)
- *	parts		instead of rates and latency: the firmware, one command after the other; units, chosen by the address, each
- *			of which reads a page at a time; channels; a buffer for writes, and the rate at which it drains (model=)
+ *	parts		instead of rates and latency: the firmware, one command after the other. Then units, chosen by the address,
+ *			each of which reads a page at a time. Then channels, and a buffer for writes with its drain rate (model=)
  *
- * Each stage takes a command when the firmware has ended, and the last one that ends decides. So a stage never waits for another
- * one, and each has one word as its state: when it is through with all it has. A machine that is slower than the drive says so
- * in the log, once.
+ * Each stage takes a command when the firmware has ended, and the last one that ends decides. So no stage waits for another, and
+ * each has one word of state: the time at which it is idle. A machine that is slower than the drive logs that once.
  */
 #ifndef GNV_SOFT_TIMING_H
 #define GNV_SOFT_TIMING_H
@@ -33,27 +32,27 @@
 /* The parts of a drive. Sizes in bytes, rates in bytes a second. */
 struct gnv_soft_parts {
 	uint64_t units;	  /* 0: the drive has rates and a latency instead */
-	uint64_t page;	  /* that a unit reads or programs at a time; a power of two */
+	uint64_t page;	  /* that a unit reads or programs at a time, a power of two */
 	uint64_t fw_ns;	  /* of the firmware, for each command */
-	uint64_t fixed_ns; /* that each command takes besides */
+	uint64_t fixed_ns; /* added to each command */
 	uint64_t read_ns; /* median of reading a page, and the shortest */
-	uint64_t read_p99_ns; /* that one page in a hundred exceeds; 0: all take read_ns */
+	uint64_t read_p99_ns; /* that one page in a hundred exceeds, or 0: all take read_ns */
 	uint64_t write_ns; /* of a command that finds room in the buffer */
-	uint64_t program_ns; /* so long a page that is written keeps its unit busy; 0: reads never wait for writes */
+	uint64_t program_ns; /* time a written page keeps its unit busy, or 0: reads never wait for writes */
 	uint64_t channels; /* 0: units have no channel in common */
 	uint64_t channel_bw;
 	uint64_t buffer; /* for writes */
-	uint64_t drain; /* rate at which it empties; 0: it is never full */
+	uint64_t drain; /* rate at which it empties, or 0: it is never full */
 };
 
 struct gnv_soft_model {
-	uint64_t bw;	 /* bytes a second; 0: as many as this machine moves */
-	uint32_t iops;	 /* commands a second; 0: as many as it does */
+	uint64_t bw;	 /* bytes a second, or 0: as many as this machine moves */
+	uint32_t iops;	 /* commands a second, or 0: as many as this machine can */
 	uint32_t lat_us; /* median latency, and the shortest */
-	uint32_t p99_us; /* latency that one in a hundred exceeds; 0: all take lat_us */
-	uint32_t seed;	 /* of what is drawn */
-	uint64_t link;	 /* bytes a second in each direction; 0: as many as this machine moves */
-	bool no_link;	 /* 0 was asked for */
+	uint32_t p99_us; /* latency that one in a hundred exceeds, or 0: all take lat_us */
+	uint32_t seed;	 /* of the draws */
+	uint64_t link;	 /* bytes a second in each direction, or 0: as many as this machine moves */
+	bool no_link;	 /* configured as 0 */
 	struct gnv_soft_parts parts;
 };
 
@@ -70,12 +69,12 @@ struct gnv_soft_clock {
 	uint64_t apart[7];
 };
 
-/* Of a controller; its threads share the clocks. */
+/* Of a controller. Its threads share the clocks. */
 struct gnv_soft_timing {
 	bool on; /* constant, as all before the clocks */
 	uint64_t born;
 	uint64_t lat_ns;
-	double tail_scale; /* ns for each 1/65536 of a binary order of magnitude of what is drawn; 0: no tail */
+	double tail_scale; /* ns for each 1/65536 of a binary order of magnitude of the draw, or 0: no tail */
 	double read_scale; /* the same, of a page */
 	double per_command, per_byte, per_link, per_channel, per_drain; /* 1/256 ns */
 	uint64_t seed;
@@ -91,36 +90,36 @@ struct gnv_soft_pace_kept {
 	uint64_t asked, late; /* ns, sums over commands */
 	uint64_t since; /* 0: nothing yet */
 	uint32_t commands;
-	uint32_t looks, starved; /* at queues; and how often commands were left there that the drive would have begun */
+	uint32_t looks, starved; /* polls of queues, and how many left commands there that the drive would have begun */
 };
 
 /* Do the values make sense together? Return: 0, -EINVAL with an error message. */
 int gnv_soft_timing_check(const struct gnv_soft_model *model);
 void gnv_soft_timing_init(struct gnv_soft_timing *timing, const struct gnv_soft_model *model, uint64_t now);
 
-/* Find a drive by its name. Return: NULL there is none. */
+/* Find a drive by its name. Return: NULL if there is none. */
 const struct gnv_soft_named *gnv_soft_named_find(const char *name);
 /* Return: the name of drive @index, or NULL. */
 const char *gnv_soft_named_nth(unsigned index);
 
-/* What is drawn for a command of a queue, by its number there: the same in each run, and for every engine. */
+/* The draw for a command of a queue, by its number there: the same in each run, and for every engine. */
 static inline uint64_t gnv_soft_timing_draw(const struct gnv_soft_timing *timing, uint16_t qid, uint64_t number)
 {
 	return gnv_mix(gnv_mix(timing->seed << 16 | qid) + number * 0x9e3779b97f4a7c15ull);
 }
 
 /*
- * gnv_soft_timing_due() - the drive takes a command
+ * gnv_soft_timing_due() - time a command
  * @now:    when it was seen
- * @looked: when it was not there yet: it may have come any time since, and for the rates it did, but no more than 1 ms before
- * @op:	    what it is to do
+ * @looked: an earlier time without it. It may have come since. For the rates it did, at most 1 ms before @now
+ * @op:	    the operation
  * @drawn:  64 random bits
  * Return: when it ends, not before @now.
  */
 uint64_t gnv_soft_timing_due(struct gnv_soft_timing *timing, uint64_t now, uint64_t looked, const struct gnv_soft_op *op,
 			     uint64_t drawn);
 
-/* A reset: what the drive still had to do it does not do any more. */
+/* Drop the rest of the drive's work at a reset. */
 void gnv_soft_timing_forget(struct gnv_soft_timing *timing);
 
 /* Would the drive begin another command at once? With units: would one of them? */

@@ -179,8 +179,8 @@ static void tear(uint32_t *cqe, uint32_t dw3, uint32_t us)
 }
 
 /*
- * The phase goes last, in the dword that the host polls; releasing it publishes the other three and the data. A host may look at
- * those, too, to see whether an entry arrives whole.
+ * The phase goes last, in the dword that the host polls. Releasing it publishes the other three and the data. A host may check
+ * those, too, to test whether an entry arrives whole.
  */
 static void put_entry(struct gnv_soft_cq *cq, const struct gnv_soft_cmd *cmd, uint32_t status)
 {
@@ -254,7 +254,7 @@ void gnv_soft_post(struct gnv_soft_cmd *cmd)
 		gnv_soft_discard(cmd);
 	} else if (!cq->held && !is_full(cq)) {
 		post(cq, cmd);
-	} else if (cmd->sq->closed) { /* the host is giving the queue up; it may never make room */
+	} else if (cmd->sq->closed) { /* the host deletes the queue and may never make room */
 		gnv_soft_discard(cmd);
 	} else {
 		cmd->next = NULL;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Interrupts of completion queues, and when they wait for more completions (Base Specification 3.3.1.2, features 08h and 09h:
- * 5.27.1.6, 5.27.1.7). Completions are counted for each queue: of queues that share a vector, the first that is due tells the host.
+ * 5.27.1.6, 5.27.1.7). Completions are counted for each queue: of queues that share a vector, the first that is due interrupts.
  *
- * A host that has an interrupt takes entries until it finds none, and then moves the head. Until it has, another interrupt would
- * find nothing, or what this one finds, and costs a virtual machine much; what comes meanwhile is reported when the head is moved
- * to an entry before it, or after a while, as a host may move the head at any time.
+ * After an interrupt, a host takes entries until it finds none, and then moves the head. Until then, another interrupt would find
+ * nothing new, and costs a virtual machine much. Later completions are reported when the head is moved to an entry before them, or
+ * after a while, as a host may move the head at any time.
  */
 #include "soft/engine/threads.h"
 
@@ -13,7 +13,7 @@
 
 #define TIME_NS 100000u /* unit of the aggregation time */
 
-/* So much longer it may wait; *until is 0 before the first look. */
+/* Whether it may still wait. *until is 0 before the first call. */
 static bool is_before(uint64_t *until, uint64_t now, uint64_t ns)
 {
 	if (!*until)
@@ -46,7 +46,7 @@ static void said(struct gnv_soft_cq *cq)
 	cq->due = 0;
 }
 
-/* The host has moved the head. Of what it was told of, and has taken with that, nothing is left to say. */
+/* The host has moved the head: nothing is left to report of the entries before it. */
 void gnv_soft_acknowledged(struct gnv_soft_cq *cq)
 {
 	if (cq->told && cq->head == cq->tail)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Parking: commands that wait for a time, the emulated drive's (timing.h) or a fault's, or without limit. A heap for each server
- * thread, the earliest first; all of it runs under the lock of that server.
+ * Parking: commands that wait for a time of the emulated drive (timing.h) or of a fault, or without limit. Each worker has a heap,
+ * the earliest first, which its lock guards.
  */
 #include "soft/engine/threads.h"
 
@@ -9,7 +9,7 @@
 
 #include "util/bits.h"
 
-#define KEPT_NS 1000000000u /* so often it is judged whether this machine is as fast as the drive, */
+#define KEPT_NS 1000000000u /* interval of checks whether this machine is as fast as the drive, */
 #define KEPT_COMMANDS 64u   /* by so many commands at least */
 #define TOLERANCE 20u	    /* late by 1/20 */
 
@@ -66,8 +66,8 @@ static void judge(struct gnv_soft_server *server, uint64_t now)
 
 	if ((late || starved) && gnv_soft_becomes_late(server->soft))
 		gnv_log(server->soft->log, GPUNVME_LOG_WARN,
-			"this machine does not keep the times that were asked for (said once): %s; use more threads=, fewer lanes on CPUs, "
-			"or ask for a slower drive",
+			"this machine is too slow for the configured times (said once): %s. Use more threads=, fewer CPU threads for I/O, or "
+			"a slower drive",
 			late ? "commands end more than 5 % late" : "commands wait in the queue that the drive would have begun");
 	*kept = (struct gnv_soft_pace_kept){ .since = now };
 }
@@ -100,7 +100,7 @@ void gnv_soft_look(struct gnv_soft_sq *sq, bool full)
 
 /* ---- Times ---- */
 
-/* What is drawn is the same for each queue in each run. */
+/* The draws are the same for each queue in each run. */
 void gnv_soft_time(struct gnv_soft_cmd *cmd)
 {
 	struct gnv_soft_server *server = cmd->sq->server;
@@ -157,7 +157,7 @@ void gnv_soft_sweep_parked(struct gnv_soft_server *server, const struct gnv_soft
 			cmd->next = taken;
 			taken = cmd;
 		} else {
-			rise(server->parked, kept++, cmd); /* what was before i is not looked at any more */
+			rise(server->parked, kept++, cmd); /* entries before i are no longer needed */
 		}
 	}
 	server->parked_count = kept;

@@ -22,7 +22,9 @@ uint16_t gnv_soft_ring_get(struct gnv_soft *soft, const struct gnv_soft_ring *at
 	if (gnv_soft_space_get(t->space, iova, at->entries * entry, map))
 		return GPUNVME_SC_DATA_TRANSFER;
 	*ring = (*map)->cpu + (iova - (*map)->iova);
-	/* Memory that the host registered may start anywhere; entries are written whole. In its own there are no completion queues. */
+	/*
+	 * Memory that the host registered may start anywhere. Entries are written whole. Its own memory has no completion queues.
+	 */
 	if (((*map)->hidden && !far) || ((*map)->inside && cq) || !gnv_soft_dma_open(&t->server[0]->dma, *map) ||
 	    (uintptr_t)*ring % CQE_BYTES) {
 		gnv_soft_space_put(t->space, *map);
@@ -112,7 +114,7 @@ void gnv_soft_sq_delete(struct gnv_soft *soft, uint16_t qid)
 		;
 	*at = sq->next;
 	gnv_soft_server_unlock(sq->server);
-	gnv_mmio_write32(sq->doorbell, 0); /* else it would look like one rung for a queue that does not exist */
+	gnv_mmio_write32(sq->doorbell, 0); /* otherwise it would look like a write for a queue that does not exist */
 	t->sqs[qid] = NULL;
 	gnv_soft_space_put(t->space, sq->map);
 	free(sq);
@@ -159,7 +161,7 @@ static void sweep_held(struct gnv_soft_cq *cq, const struct gnv_soft_sq *sq)
 	cq->held_end = end;
 }
 
-/* A delayed command did its I/O and keeps its own status; a dropped one, and one that has not begun, never will. */
+/* A delayed command did its I/O and keeps its status. A dropped command, and one that has not begun, never will. */
 static void end_parked(struct gnv_soft_cmd *cmd)
 {
 	bool dropped = cmd->post_at == UINT64_MAX || cmd->stalled;

@@ -2,15 +2,14 @@
 /*
  * How a server thread rests.
  *
- * A thread without work first spins, then gives its CPU away, then sleeps, longer and longer, up to a millisecond. Where that alone
- * takes more than 1/64 of a CPU (on some virtual machines a thousand sleeps a second are 3 %) it measures so and sleeps up to four.
- * While I/O is outstanding it sleeps in the store (io_uring). It does not give its CPU away before (but for what is due within 100
- * us), because a busy machine would not give it back when the I/O ends. It sleeps so shortly that a doorbell which rings meanwhile
- * does not wait: nothing can wake a thread for one. Where none has rung so for many sleeps, as of a host that has one command at a
- * time, it sleeps a little longer, but less than without I/O: a sleep that the I/O does not end is a timer, a system call and a
- * turn for nothing. Where it wakes up late the machine is so busy that short sleeps only cost turns, and it sleeps longer; so it
- * does for I/O that takes longer than a second. With a timing model it does not sleep while commands are to be timed. A thread
- * without queues sleeps until it has one.
+ * A thread without work first spins, then yields its CPU, then sleeps, longer and longer, up to a millisecond. If that alone takes
+ * more than 1/64 of a CPU (on some virtual machines a thousand sleeps a second are 3 %), it measures that and sleeps up to four.
+ * While I/O is outstanding it sleeps in the store (io_uring). Before that it does not yield its CPU, except if a command is due
+ * within 100 us, because a busy machine would not give it back when the I/O ends. Its sleeps are so short that a doorbell does not
+ * wait: nothing can wake a thread for one. If no doorbell was written for several sleeps, as with one command at a time, it sleeps
+ * a little longer, but less than without I/O: a sleep that the I/O does not end costs a timer, a system call and a turn. If it
+ * wakes up late, the machine is so busy that short sleeps only cost turns, so it sleeps longer. The same goes for I/O of more than
+ * a second. With a timing model it does not sleep while commands are to be timed. A thread without queues sleeps until it has one.
  */
 #include "soft/engine/threads.h"
 
@@ -28,7 +27,7 @@
 #define IO_WAIT_BUSY_US 500u
 #define IO_WAIT_CALM_US 150u
 #define CALM_SLEEPS 64u /* during I/O, since a command came while another was outstanding */
-#define LATE_NS 200000u /* a sleep that takes so much longer than asked */
+#define LATE_NS 200000u /* a sleep that takes so much longer than requested */
 #define IO_HOPE_NS 1000000000u /* so long I/O is expected to end any moment */
 #define SLEEP_COSTLY_US 4000u
 #define COST_SLEEPS 128u /* sleeps after which their cost is looked at */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Threads at stores: each has a seat at the store of each namespace. */
+/* The state of threads at the stores: each has a seat at the store of each namespace. */
 #include "soft/engine/threads.h"
 
 static void detach(struct gnv_soft_server *server, unsigned count)
@@ -35,7 +35,7 @@ void gnv_soft_detach(struct gnv_soft_server *server)
 	detach(server, server->soft->parts);
 }
 
-/* In one of those that have something; the others are looked at when that ends. */
+/* Wait in one store with outstanding steps. The others are polled afterwards. */
 void gnv_soft_wait(struct gnv_soft_server *server, unsigned usec)
 {
 	unsigned i;

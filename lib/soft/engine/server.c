@@ -15,7 +15,7 @@
 #define BATCH 64u
 #define BATCH_TIMED 16u /* with a timing model: completions are due meanwhile */
 #define DRAIN_WAIT_US 100u
-#define WAKE_NS 5000u /* a doorbell may have rung meanwhile */
+#define WAKE_NS 5000u /* a doorbell may be written meanwhile */
 
 uint64_t gnv_soft_now(void)
 {
@@ -109,8 +109,8 @@ static void end_unsent(struct gnv_soft_server *server, struct gnv_soft_seat *sea
 
 	if (!server->refusal_said)
 		gnv_log(server->soft->log, GPUNVME_LOG_ERROR,
-			"io_uring takes no requests (%s, said once): commands end with Internal Error; look for a seccomp "
-			"filter or for descriptors of the library that were closed, and open the device again",
+			"io_uring takes no requests (%s, said once): commands end with Internal Error. Check for a seccomp filter or for "
+			"closed descriptors of the library, and open the device again",
 			strerror(-err));
 	server->refusal_said = true;
 	lock_own(server);
@@ -204,7 +204,7 @@ static void serve(struct gnv_soft_server *server)
 	}
 }
 
-/* The kernel still reads and writes host memory for what the store has; a stop of the server waits for that, for a limited time. */
+/* The kernel still accesses host memory for steps in the store. A stop of the worker waits for them, for a limited time. */
 static void drain(struct gnv_soft_server *server)
 {
 	struct gnv_uring_done done[BATCH];

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Commands, step by step: the controller says what is next (core/io.h), and it is done. Under the lock of the command's server. */
+/*
+ * Commands, step by step: the controller chooses the next step (core/io.h), and the worker does it. Under the lock of the
+ * command's worker.
+ */
 #include "soft/engine/threads.h"
 
 #include <errno.h>
@@ -34,7 +37,7 @@ static enum gnv_soft_next meet(struct gnv_soft_cmd *cmd)
 	uint16_t status = 0;
 	uint32_t number = 0;
 
-	if (cmd->stalled) { /* it was judged before */
+	if (cmd->stalled) { /* its fault was decided before */
 		cmd->stalled = false;
 		cmd->post_at = 0;
 		return GNV_SOFT_STEP;
@@ -43,7 +46,7 @@ static enum gnv_soft_next meet(struct gnv_soft_cmd *cmd)
 	return verdict == GNV_SOFT_GO ? GNV_SOFT_STEP : gnv_soft_carry_out(cmd, verdict, status, number, gnv_soft_now());
 }
 
-/* ---- What is next ---- */
+/* ---- Next steps ---- */
 
 static enum gnv_soft_next post_early(struct gnv_soft_cmd *cmd)
 {

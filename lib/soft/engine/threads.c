@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The table of the engine that is made of threads: its life, and what it knows. */
+/* The table of the engine with threads: its life and its state. */
 #include "soft/engine/threads.h"
 
 #include <errno.h>
@@ -17,7 +17,7 @@ static int explain_start(const struct gnv_soft_threads *t, int ret)
 	if (explained)
 		return explained;
 	if (ret == -EAGAIN)
-		return gnv_fail(ret, "cannot start a thread of the soft controller: no more can be started; raise RLIMIT_NPROC (ulimit -u)");
+		return gnv_fail(ret, "cannot start a thread of the soft controller: raise RLIMIT_NPROC (ulimit -u)");
 	return gnv_fail(ret, "cannot start a thread of the soft controller: %s", strerror(-ret));
 }
 
@@ -73,7 +73,7 @@ static int start_servers(struct gnv_soft_threads *t)
 		}
 		i--;
 	}
-	gnv_soft_server_lock(t->server[0]); /* which reads it; the registers order that only for hosts of this process */
+	gnv_soft_server_lock(t->server[0]); /* which reads it. The registers order that only for hosts of this process */
 	t->servers = t->soft.config.threads;
 	gnv_soft_server_unlock(t->server[0]);
 	return 0;
@@ -126,7 +126,7 @@ static int map_memory(struct gnv_soft *soft, const struct gnv_soft_map *map)
 	return 0;
 }
 
-/* ---- What it knows ---- */
+/* ---- Its state ---- */
 
 static void counters(struct gnv_soft *soft, struct gnv_soft_counters *sum)
 {

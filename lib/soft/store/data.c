@@ -22,7 +22,7 @@ static void lost(const struct gnv_soft_cmd *cmd, const char *why)
 
 void gnv_soft_data_lost(struct gnv_soft_cmd *cmd)
 {
-	lost(cmd, cmd->data->segs.far ? gpunvme_errmsg() : "it was freed while it was mapped; call gpunvme_mem_free() before");
+	lost(cmd, cmd->data->segs.far ? gpunvme_errmsg() : "it was freed while it was mapped: call gpunvme_mem_free() before");
 }
 
 /* ---- Pieces of memory of the host ---- */
@@ -41,7 +41,7 @@ void gnv_soft_data_drop(struct gnv_soft_cmd *cmd)
 	cmd->apart = false;
 }
 
-/* Skip the vectors that are done; the kernel may stop anywhere. */
+/* Skip the vectors that are done. The kernel may stop anywhere. */
 void gnv_soft_data_advance(struct gnv_soft_cmd *cmd, size_t bytes)
 {
 	struct gnv_soft_data *data = cmd->data;
@@ -70,7 +70,7 @@ static uint16_t take(const struct gnv_soft_cmd *cmd, void *to, uint64_t len)
 
 /* ---- Memory of the controller's own ---- */
 
-/* Direct I/O wants aligned pieces of the host's own memory; a host may have others. Compare is carried out here, or by a drive. */
+/* Direct I/O needs aligned pieces of the host's own memory, and a host may have others. Compare runs here, or in a drive. */
 bool gnv_soft_data_must_be_apart(const struct gnv_soft_cmd *cmd)
 {
 	const struct gnv_soft_store *store = cmd->part->store;
@@ -94,7 +94,10 @@ static uint16_t room(struct gnv_soft_cmd *cmd, uint64_t len)
 	return cmd->apart ? 0 : GPUNVME_SC_INTERNAL;
 }
 
-/* All that a drive does not read it is given; of the other stores Compare has its data taken when what is stored has been read. */
+/*
+ * Copy the host's data for a write, or for any command of a drive that takes data. Without a drive, Compare fetches it after the
+ * read.
+ */
 uint16_t gnv_soft_data_fill(struct gnv_soft_cmd *cmd)
 {
 	const bool gives = cmd->stage == GNV_SOFT_STAGE_WHOLE ? cmd->op.opc != GPUNVME_IO_READ : cmd->op.opc == GPUNVME_IO_WRITE;
@@ -131,7 +134,7 @@ void gnv_soft_data_flip(struct gnv_soft_cmd *cmd, uint64_t bit)
 	*at = (char)(*at ^ 1 << bit % 8);
 }
 
-/* The bytes after the ranges overwrite them, on a drive that does not report what deallocated blocks read as. */
+/* The bytes after the ranges overwrite deallocated blocks, on a drive that does not report how these read. */
 uint16_t gnv_soft_data_take_ranges(struct gnv_soft_cmd *cmd)
 {
 	const unsigned ones = gnv_soft_has(cmd->io->traits, GNV_SOFT_UNSAID) ? GNV_SOFT_FILL : 0;

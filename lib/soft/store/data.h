@@ -11,7 +11,7 @@
 struct gnv_soft_data {
 	struct gnv_soft_dma *dma; /* of the thread that has the command */
 	unsigned seg;	   /* first vector not yet done */
-	char *bounce;	   /* private copy of the data, or NULL; of Dataset Management the ranges, and after them what is written */
+	char *bounce;	   /* private copy of the data, or NULL. Of Dataset Management the ranges, then the bytes to write */
 	struct iovec flat; /* the one vector of an I/O through `bounce` */
 	struct gnv_soft_segs segs;
 };

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Reaching host memory: IOVAs through the software space, data pointers into lists of segments (Base Specification 4.1).
+ * Access to host memory: IOVAs through the software space, data pointers into lists of segments (Base Specification 4.1).
  *
- * One struct gnv_soft_dma per server thread; it is used under the lock of that thread. It counts references to a mapping locally
- * and holds one in the space while its count is not zero, so that a command in flight costs no shared atomic. Commands that end at
- * once have none in flight: therefore each pass of the thread keeps a reference of its own to the first mappings that it meets.
+ * Each worker has one struct gnv_soft_dma, which its lock guards. It counts references to a mapping locally and holds one in the
+ * space while its count is not zero, so a command in flight costs no shared atomic. Commands that end at once leave no reference,
+ * so each pass of the worker keeps its own reference to the first mappings that it uses.
  */
 #ifndef GNV_SOFT_DMA_H
 #define GNV_SOFT_DMA_H
@@ -39,7 +39,7 @@ struct gnv_soft_dma {
 
 /*
  * A scatter list: pieces of host memory in order, neighbours merged. It holds a reference per segment until cleared.
- * Room for a few is built in, because a buffer is contiguous and its pages merge; a scattered transfer allocates.
+ * Room for a few is built in, because a buffer is contiguous and its pages merge. A scattered transfer allocates.
  */
 #define GNV_SOFT_SEGS 16u
 struct gnv_soft_segs {
@@ -61,13 +61,13 @@ static inline bool gnv_soft_dma_open(const struct gnv_soft_dma *dma, const struc
 int gnv_soft_dma_get(struct gnv_soft_dma *dma, uint64_t iova, size_t len, char **cpu, unsigned *slot);
 void gnv_soft_dma_put(struct gnv_soft_dma *dma, unsigned slot);
 
-/* Around what a thread does for all of its queues, under its lock: some references are kept until the end. */
+/* Begin and end a pass of a thread over all of its queues, under its lock: some references are kept until the end. */
 void gnv_soft_dma_begin_pass(struct gnv_soft_dma *dma);
 void gnv_soft_dma_end_pass(struct gnv_soft_dma *dma);
 
 void gnv_soft_segs_init(struct gnv_soft_segs *segs);
 
-/* Copy between a scatter list and private memory; @len is at most what the list covers. Return: 0, or an NVMe status. */
+/* Copy between a scatter list and private memory. The list must cover @len. Return: 0, or an NVMe status. */
 uint16_t gnv_soft_segs_write(const struct gnv_soft_dma *dma, const struct gnv_soft_segs *segs, const void *from, size_t len);
 uint16_t gnv_soft_segs_read(const struct gnv_soft_dma *dma, const struct gnv_soft_segs *segs, void *to, size_t len);
 

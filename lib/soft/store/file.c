@@ -8,7 +8,7 @@
 #include "soft/store/ring.h"
 #include "util/bits.h"
 
-#define VECTORS_MAX 1024u /* the kernel's, UIO_MAXIOV; the rest is requested next */
+#define VECTORS_MAX 1024u /* the kernel's UIO_MAXIOV. The rest is requested next */
 #define ZERO_BYTES 65536u
 
 static char zeroes[ZERO_BYTES] __attribute__((aligned(4096))); /* never written */
@@ -31,18 +31,18 @@ static bool file_owns(const char *address)
 	return true;
 }
 
-/* What opening the image could not make sure of. */
+/* Warn of conditions that opening the image could not ensure. */
 static void warn_of_file(const struct gnv_os_file *file, const struct gnv_log *log, const char *path, uint32_t block)
 {
 	if (!file->direct && file->sector > block)
 		gnv_log(log, GPUNVME_LOG_WARN,
-			"%s: its blocks have %u bytes, so blocks of %u go through the page cache, and a write to one reads the rest; use lba=%u",
+			"%s: its blocks have %u bytes, so blocks of %u go through the page cache, and a write to one reads the rest: use lba=%u",
 			path, file->sector, block, file->sector);
 	else if (!file->direct)
-		gnv_log(log, GPUNVME_LOG_INFO, "%s: it has no direct I/O for blocks of %u bytes; they go through the page cache", path, block);
+		gnv_log(log, GPUNVME_LOG_INFO, "%s: it has no direct I/O for blocks of %u bytes, which go through the page cache", path, block);
 	if (file->unseen)
 		gnv_log(log, GPUNVME_LOG_WARN,
-			"%s: %u processes could not be looked at, and one may have it open; root sees them all", path, file->unseen);
+			"%s: %u processes could not be checked, and one may have it open: run as root to check all", path, file->unseen);
 	if (file->unheld[0])
 		gnv_log(log, GPUNVME_LOG_WARN,
 			"%s has another controller, whose disk could not be held, so that somebody may mount it: %s", path, file->unheld);
@@ -50,11 +50,11 @@ static void warn_of_file(const struct gnv_os_file *file, const struct gnv_log *l
 		gnv_log(log, GPUNVME_LOG_INFO, "%s: it has no holes, so blocks that are deallocated keep their data", path);
 	if (file->overlay)
 		gnv_log(log, file->read_only ? GPUNVME_LOG_INFO : GPUNVME_LOG_WARN,
-			"%s is on an overlay file system: its lock does not keep away a writer of the same file in a layer below; open "
-			"it by this name alone, or keep it on a volume of its own",
+			"%s is on an overlay file system: its lock does not keep away a writer of the same file in a layer below. Open "
+			"it by this name alone, or keep it on its own volume",
 			path);
 	if (file->unlocked)
-		gnv_log(log, GPUNVME_LOG_WARN, "%s: its file system has no locks (%s), so nobody keeps a second writer away", path,
+		gnv_log(log, GPUNVME_LOG_WARN, "%s: its file system has no locks (%s), so a second writer is not kept away", path,
 			strerror(file->unlocked));
 }
 
@@ -140,7 +140,7 @@ static int issue_fill(struct gnv_soft_seat *seat, struct gnv_soft_cmd *cmd)
 	return gnv_uring_rw(seat->ring, true, cmd->data->segs.iov_in, n, cmd->op.offset + cmd->done, -1, gnv_soft_is_durable(cmd), cmd);
 }
 
-/* Where a drive says nothing of deallocated blocks they read as zeroes or ones (NVM Command Set Specification, DLFEAT). */
+/* Without a report of the drive, deallocated blocks read as zeroes or ones (NVM Command Set Specification, DLFEAT). */
 static int issue_ones(struct gnv_soft_seat *seat, struct gnv_soft_cmd *cmd, const struct gpunvme_dsm_range *range)
 {
 	const unsigned shift = cmd->part->ns.lba_shift;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Blocks of a real drive that the kernel's nvme driver has: /dev/ng0n1. Each command goes there as it is (GNV_SOFT_STAGE_WHOLE), by
-* io_uring (ring.h), and ends with the drive's status. It is made of what was checked and parsed, and of two hints; so only the
- * commands and fields that the software controller knows get there.
+ * Blocks of a real drive of the kernel's nvme driver: /dev/ng0n1. Each command goes there unchanged (GNV_SOFT_STAGE_WHOLE), by
+ * io_uring (ring.h), and ends with the drive's status. It is built from checked and parsed fields, and two hints. So only commands
+ * and fields that the software controller knows get there.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -15,7 +15,7 @@
 
 #define DSM_HINTS 0xffu /* command dword 13 of Read and Write, DSM */
 #define DSM_ATTRIBUTES 0x7u
-#define MDTS_LEAST 8192u /* bytes that Identify Controller can tell */
+#define MDTS_LEAST 8192u /* the least that Identify Controller can report */
 #define LOOK_NS 1000000000u /* between looks at the format */
 #define PROBE_MS 40000u /* longer than Linux waits for a command */
 #define PROBE_NAP_US 100000u
@@ -43,11 +43,11 @@ static int identify(const char *path, const struct store_nvme *sn, enum gpunvme_
 
 	if (ret == -EACCES || ret == -EPERM)
 		return gnv_fail(-EACCES,
-				"%s: Linux takes no Identify from this user; run as root (CAP_SYS_ADMIN), or use Linux 6.2 or later, which asks "
-				"only for the right to open it",
+				"%s: Linux takes no Identify from this user: run as root (CAP_SYS_ADMIN), or use Linux 6.2 or later, which needs "
+				"only the right to open it",
 				path);
 	if (ret)
-		return gnv_fail(ret, "%s: the drive does not tell what it is: %s", path, gpunvme_strerror(ret));
+		return gnv_fail(ret, "%s: the drive cannot be identified: %s", path, gpunvme_strerror(ret));
 	return 0;
 }
 
@@ -58,32 +58,32 @@ static const struct gpunvme_lbaf *format_of(const struct gpunvme_id_ns *id)
 	return &id->lbaf[id->nlbaf_0b < 16 ? low : high | low];
 }
 
-/* Return: 0; -errno, and gnv_fail() has the sentence. */
+/* Return: 0; -errno, and gnv_fail() has the message. */
 static int find_format(const char *path, const struct gnv_soft_config *config, struct store_nvme *sn)
 {
 	const struct gpunvme_lbaf *format = format_of(&sn->drive.ns);
 
 	if (!sn->drive.ns.nsze)
-		return gnv_fail(-ENODEV, "%s: the namespace is not active any more; nvme list shows those that are", path);
+		return gnv_fail(-ENODEV, "%s: the namespace is not active any more: nvme list shows the active ones", path);
 	if (format->ms || sn->drive.ns.dps & GPUNVME_DPS_TYPE)
 		return gnv_fail(-EOPNOTSUPP,
-				"%s is formatted with metadata of %u bytes for each block, which this library does not carry; nvme format with "
-				"a format of no metadata, which erases it",
+				"%s is formatted with metadata of %u bytes for each block, which this library does not support. Use nvme format "
+				"with a format without metadata, which erases it",
 				path, format->ms);
 	if (format->lbads != 9 && format->lbads != 12)
-		return gnv_fail(-EOPNOTSUPP, "%s has blocks of 2^%u bytes, and this library knows 512 and 4096; nvme format, which erases it",
+		return gnv_fail(-EOPNOTSUPP, "%s has blocks of 2^%u bytes, not 512 or 4096. Use nvme format, which erases it",
 				path, format->lbads);
 	sn->store.block = 1u << format->lbads;
 	if (config->lba_size && config->lba_size != sn->store.block)
 		return gnv_fail(-EINVAL, "%s has blocks of %u bytes: leave lba out of the URI, or say lba=%u", path, sn->store.block,
 				sn->store.block);
 	if (sn->drive.ns.nsze > UINT64_MAX >> format->lbads)
-		return gnv_fail(-EINVAL, "%s says that it has more bytes than 64 bits count; it cannot be used", path);
+		return gnv_fail(-EINVAL, "%s reports more bytes than 64 bits can count, so it cannot be used", path);
 	sn->store.size = sn->drive.ns.nsze << format->lbads;
 	return 0;
 }
 
-/* An exponent of units of 4 KiB, the least that CAP.MPSMIN means, which the kernel does not show; 0: none. */
+/* An exponent of units of 4 KiB, the least that CAP.MPSMIN means, which the kernel does not show, or 0. */
 static uint64_t least(uint64_t most, uint8_t exponent)
 {
 	return exponent && exponent < 32 ? gnv_min(most, 4096ull << exponent) : most;
@@ -105,7 +105,7 @@ static int inspect(const char *path, const struct gnv_soft_config *config, struc
 		memset(&sn->drive.limits, 0, sizeof(sn->drive.limits));
 	sn->store.max_bytes = least(sn->nvme.max_bytes, sn->drive.ctrl.mdts);
 	if (sn->store.max_bytes < MDTS_LEAST)
-		return gnv_fail(-EOPNOTSUPP, "%s moves less than 8 KiB in one command; use another drive", path);
+		return gnv_fail(-EOPNOTSUPP, "%s moves less than 8 KiB in one command: use another drive", path);
 	sn->store.read_only = sn->nvme.read_only || sn->drive.ns.nsattr & GPUNVME_NSATTR_WP;
 	return 0;
 }
@@ -116,7 +116,7 @@ static int nvme_open(const struct gnv_soft_config *config, const struct gnv_log 
 	int ret;
 
 	if (config->traits.set & UNPLAYABLE)
-		return gnv_fail(-EINVAL, "%s is a real drive, which does what it does: leave zeroes, unsaid, hints and slow-format out of fault=",
+		return gnv_fail(-EINVAL, "%s is a real drive, without these faults: leave zeroes, unsaid, hints and slow-format out of fault=",
 				config->path);
 	sn = calloc(1, sizeof(*sn));
 	if (!sn)
@@ -131,7 +131,7 @@ static int nvme_open(const struct gnv_soft_config *config, const struct gnv_log 
 	}
 	if (sn->nvme.unseen)
 		gnv_log(log, GPUNVME_LOG_WARN,
-			"%s: %u processes could not be looked at, and one may have it open; root sees them all", config->path,
+			"%s: %u processes could not be checked, and one may have it open: run as root to check all", config->path,
 			sn->nvme.unseen);
 	sn->log = log;
 	sn->store.ops = &gnv_soft_store_nvme;
@@ -152,7 +152,7 @@ static void nvme_close(struct gnv_soft_store *store)
 
 /* ---- Threads ---- */
 
-/* What became of a command that nothing else is on the ring with. Return: false it may be there still, and *res says why. */
+/* Wait for the only command on the ring. Return: false it may be there still, with the reason in *res. */
 static bool await(struct gnv_uring *ring, int *res)
 {
 	struct gnv_deadline deadline = gnv_deadline_in(PROBE_MS);
@@ -170,7 +170,7 @@ static bool await(struct gnv_uring *ring, int *res)
 	return false;
 }
 
-/* Does the driver take commands, from this user? Asked by reading a block, whatever the drive makes of that. */
+/* Test whether the driver takes commands of this user, by reading a block. The drive's status does not matter. */
 static int probe(struct gnv_soft_seat *seat)
 {
 	struct gnv_soft_store *store = seat->store;
@@ -205,14 +205,14 @@ static int nvme_attach(struct gnv_soft_seat *seat)
 static int nvme_explain(int error)
 {
 	if (error == -EACCES)
-		return gnv_fail(error, "Linux passes no commands of this user to the drive; run as root (CAP_SYS_ADMIN), or use Linux 6.2 or "
+		return gnv_fail(error, "Linux passes no commands of this user to the drive: run as root (CAP_SYS_ADMIN), or use Linux 6.2 or "
 				       "later and a drive whose log of effects (nvme effects-log) has the commands");
 	if (error == -EOPNOTSUPP || error == -ENOTTY)
 		return gnv_fail(-EOPNOTSUPP,
-				"this kernel passes no commands to drives by io_uring, for which it takes Linux 5.19 or later; name the block device "
+				"this kernel passes no commands to drives by io_uring, which needs Linux 5.19 or later. Use the block device "
 				"(/dev/nvme0n1) instead");
 	if (error == -ETIMEDOUT)
-		return gnv_fail(error, "the drive completes no command; look into the kernel's log (dmesg)");
+		return gnv_fail(error, "the drive completes no command: check the kernel's log (dmesg)");
 	return gnv_soft_ring_explain(error);
 }
 
@@ -245,8 +245,8 @@ static struct gnv_os_nvme_cmd command_of(const struct gnv_soft_cmd *cmd)
 }
 
 /*
- * Commands have numbers of blocks: to a drive that was formatted to larger ones they mean more than the memory that they have.
- * Nothing tells of that, so it is looked for. What comes between two looks is not kept from it.
+ * Commands have numbers of blocks. If the drive is formatted to larger blocks, they mean more than their memory. No event reports
+ * that, so check for it. A format between two checks is not noticed.
  */
 static bool has_changed(struct store_nvme *sn)
 {
@@ -260,8 +260,8 @@ static bool has_changed(struct store_nvme *sn)
 	if (block == sn->store.block || __atomic_exchange_n(&sn->changed, true, __ATOMIC_RELAXED))
 		return __atomic_load_n(&sn->changed, __ATOMIC_RELAXED);
 	gnv_log(sn->log, GPUNVME_LOG_ERROR,
-		"the drive was formatted, or taken away, while it was in use: its blocks had %u bytes and have %u now (0: none that Linux "
-		"knows); commands end with Invalid Namespace or Format: open the device again",
+		"the drive was formatted, or taken away, while it was in use: its blocks had %u bytes and have %u now (0: unknown to Linux). "
+		"Commands end with Invalid Namespace or Format: open the device again",
 		sn->store.block, block);
 	return true;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Blocks in memory of this process: soft:ram:SIZE. They are zeroes at first and gone when the controller is closed; nothing is
- * promised about a loss of power, as by a drive whose cache is volatile and never written back. Pages are taken from the system as
- * they are first written to. Every step is done at once.
+ * Blocks in memory of this process: soft:ram:SIZE. They are zeroes at first and gone when the controller is closed. There is no
+ * guarantee about a loss of power, as with a drive whose cache is volatile and never written back. The system provides pages at the
+ * first write. Every step is done at once.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -42,22 +42,22 @@ static int check_size(const struct gnv_soft_config *config, uint64_t *size)
 
 	if (ret == -EINVAL)
 		return gnv_fail(ret,
-				"soft:ram:%.100s: memory is asked for by its size, as in soft:ram:64M (K, M, G, T); a file of that name is "
+				"soft:ram:%.100s: memory is named by its size, as in soft:ram:64M (K, M, G, T). A file of that name is "
 				"soft:./ram:%.100s",
 				text, text);
 	if (ret || *size > PTRDIFF_MAX - HUGE_PAGE)
-		return gnv_fail(-ENOMEM, "soft:ram:%.100s is more than an address space holds; use a smaller size", text);
+		return gnv_fail(-ENOMEM, "soft:ram:%.100s is more than an address space holds: use a smaller size", text);
 	if (*size < config->lba_size || *size % config->lba_size)
-		return gnv_fail(-EINVAL, "soft:ram:%.100s has no whole number of blocks of %u bytes; change its size or the block size",
+		return gnv_fail(-EINVAL, "soft:ram:%.100s has no whole number of blocks of %u bytes: change its size or the block size",
 				text, config->lba_size);
 	if (config->read_only)
-		return gnv_fail(-EINVAL, "soft:ram:%.100s begins with zeroes, and with ro=1 nobody could ever put anything there; leave ro "
-					 "out, or serve a file",
+		return gnv_fail(-EINVAL, "soft:ram:%.100s begins with zeroes, and with ro=1 it would never hold data: leave ro out, or use a "
+					 "file",
 				text);
 	return 0;
 }
 
-/* No two are one drive, now or in another process: what names are made of is the time and the place. */
+/* No two are one drive, now or in another process: their names come from the time and the address. */
 static struct gnv_soft_store *new_store(void *bytes, size_t len, uint64_t size)
 {
 	struct store_ram *ram = calloc(1, sizeof(*ram));
@@ -72,7 +72,7 @@ static struct gnv_soft_store *new_store(void *bytes, size_t len, uint64_t size)
 	ram->store.id[0] = gnv_clock_ns();
 	ram->store.id[1] = (uintptr_t)bytes ^ (uint64_t)gnv_sys_process() << 48;
 	ram->store.reaches_far = true;
-	return &ram->store; /* quiet -Wanalyzer-malloc-leak: ram_close() frees what it is the first member of */
+	return &ram->store; /* quiet -Wanalyzer-malloc-leak: ram_close() frees the structure, of which it is the first member */
 }
 
 static int ram_open(const struct gnv_soft_config *config, const struct gnv_log *log, struct gnv_soft_store **store)
@@ -88,7 +88,7 @@ static int ram_open(const struct gnv_soft_config *config, const struct gnv_log *
 		return ret;
 	len = (size_t)gnv_align_up(size, HUGE_PAGE);
 	if (gnv_sys_map(len, HUGE_PAGE, false, &bytes))
-		return gnv_fail(-ENOMEM, "the system has no %llu MiB of memory for %.100s; use a smaller size, or a file",
+		return gnv_fail(-ENOMEM, "the system has no %llu MiB of memory for %.100s: use a smaller size, or a file",
 				(unsigned long long)(size >> 20), config->path);
 	made = new_store(bytes, len, size);
 	if (!made) {
@@ -123,7 +123,7 @@ static int move(struct gnv_soft_seat *seat, struct gnv_soft_cmd *cmd, char *at)
 	return (int)gnv_min(len, INT_MAX);
 }
 
-/* What is deallocated goes back to the system; so do zeroes where that is faster than writing them. */
+/* Return deallocated blocks to the system. Do the same for zeroes if that is faster than writing them. */
 static void zero(char *at, uint64_t len, bool deallocate)
 {
 	if (deallocate || len >= HUGE_PAGE)

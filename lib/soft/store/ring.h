@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the stores that work by io_uring share: a ring for each server thread, touched by that thread only, and the memory that is
- * registered with it. Most are slots of struct gnv_soft_store_ops.
+ * Shared by stores that use io_uring: a ring for each worker thread, which only that thread uses, and the memory that is registered
+ * with it. Most are slots of struct gnv_soft_store_ops.
  */
 #ifndef GNV_SOFT_RING_H
 #define GNV_SOFT_RING_H

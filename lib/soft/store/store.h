@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What keeps the blocks of a software controller: a table of operations for each kind, one file each in this folder.
+ * The stores of blocks of a software controller: a table of operations for each kind, one file each in this folder.
  *
- * A store is opened once, and each server thread attaches to it, by a seat of its own. A command is carried out in steps
- * (cmd->stage, cmd->done); a store that does a step at once says so, another takes it and gives its result back later.
+ * A store is opened once, and each worker thread attaches to it by its own seat. A command is executed in steps (cmd->stage,
+ * cmd->done). A store does a step at once, or takes it and returns its result later.
  */
 #ifndef GNV_SOFT_STORE_H
 #define GNV_SOFT_STORE_H
@@ -22,14 +22,14 @@
 struct gnv_soft_seat;
 
 #define GNV_SOFT_CMDS 1024u	/* commands one thread works on at a time */
-#define GNV_SOFT_LATER INT_MIN /* the step was taken; its result comes from reap() */
+#define GNV_SOFT_LATER INT_MIN /* the step was taken. Its result comes from reap() */
 
 struct gnv_soft_store_ops {
 	const char *name;
-	bool formatted; /* its blocks have a size before it is opened; a configuration need not give one */
-	/* Is this address, the part of the URI after "soft:", one of its own? */
+	bool formatted; /* its blocks have a size before it is opened, so a configuration need not give one */
+	/* Is this address, the part of the URI after "soft:", of this kind? */
 	bool (*owns)(const char *address);
-	/* Return: 0; -errno, and gnv_fail() has the sentence. */
+	/* Return: 0; -errno, and gnv_fail() has the message. */
 	int (*open)(const struct gnv_soft_config *config, const struct gnv_log *log, struct gnv_soft_store **store);
 	void (*close)(struct gnv_soft_store *store);
 
@@ -41,7 +41,10 @@ struct gnv_soft_store_ops {
 	void (*detach)(struct gnv_soft_seat *seat);
 	/* One step, under the lock. Return: bytes done, -errno, GNV_SOFT_ANSWER and a status, or GNV_SOFT_LATER. */
 	int (*start)(struct gnv_soft_seat *seat, struct gnv_soft_cmd *cmd);
-	/* Let what was started begin. Return: 0; -EAGAIN call it again; another errno: it will not, until take_back() has it all. */
+	/*
+	 * Submit the started steps. Return: 0; -EAGAIN call it again; another errno: it fails until take_back() has returned them
+	 * all.
+	 */
 	int (*submit)(struct gnv_soft_seat *seat);
 	unsigned (*take_back)(struct gnv_soft_seat *seat, void **cmd, unsigned max);
 	/* Results of steps, at most @max. */
@@ -52,11 +55,11 @@ struct gnv_soft_store_ops {
 	void (*tidy)(struct gnv_soft_seat *seat);
 };
 
-/* What is known of a mapping's memory with a ring. */
+/* The state of a mapping's memory in a ring. */
 struct gnv_soft_held {
-	uint64_t registered; /* serial of the mapping that is registered under this slot; 0: none */
+	uint64_t registered; /* serial of the mapping that is registered under this slot, or 0 */
 	uint64_t counted;    /* serial of the mapping that `uses` counts */
-	uint32_t uses;	     /* single-segment I/Os so far, to choose what is worth registering */
+	uint32_t uses;	     /* single-segment I/Os so far, to choose mappings worth registering */
 };
 
 /* A thread at a store. */
@@ -66,7 +69,7 @@ struct gnv_soft_seat {
 	struct gnv_soft_store *store;
 	unsigned thread;	/* its number */
 	unsigned taken;		/* commands whose step the store has */
-	uint64_t refused_since; /* when it began to take no steps; 0: it takes them */
+	uint64_t refused_since; /* when it began to take no steps, or 0: it takes them */
 	struct gnv_uring *ring; /* ring.c's, as the next three */
 	struct gnv_soft_held *held; /* by slot of the address space */
 	unsigned registered;	    /* mappings that are */

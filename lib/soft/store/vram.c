@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Blocks in the memory of a GPU: vram:SIZE. Here is what is said of them. The memory is that of an engine which runs there, and
- * so is all that is done with it: no step comes here but of a store that an engine of threads was given by mistake, which is
- * refused.
+ * Blocks in the memory of a GPU: vram:SIZE. This file has only the facts about them. The memory belongs to an engine on the GPU,
+ * which also executes all steps. A step gets here only if an engine of threads has this store by mistake, and is refused.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -28,17 +27,17 @@ static int check_size(const struct gnv_soft_config *config, uint64_t *size)
 
 	if (ret == -EINVAL)
 		return gnv_fail(ret,
-				"soft:vram:%.100s: memory of a GPU is asked for by its size, as in soft:vram:64G (K, M, G, T); a file of that "
+				"soft:vram:%.100s: memory of a GPU is named by its size, as in soft:vram:64G (K, M, G, T). A file of that "
 				"name is soft:./vram:%.100s",
 				text, text);
 	if (ret || *size > PTRDIFF_MAX / 2)
-		return gnv_fail(-ENOMEM, "soft:vram:%.100s is more than a GPU has; use a smaller size", text);
+		return gnv_fail(-ENOMEM, "soft:vram:%.100s is more than a GPU has: use a smaller size", text);
 	if (*size < config->lba_size || *size % config->lba_size)
-		return gnv_fail(-EINVAL, "soft:vram:%.100s has no whole number of blocks of %u bytes; change its size or the block size",
+		return gnv_fail(-EINVAL, "soft:vram:%.100s has no whole number of blocks of %u bytes: change its size or the block size",
 				text, config->lba_size);
 	if (config->read_only && !config->image)
-		return gnv_fail(-EINVAL, "soft:vram:%.100s begins with zeroes, and with ro=1 nobody could ever put anything there; leave ro "
-					 "out, or use image=FILE",
+		return gnv_fail(-EINVAL, "soft:vram:%.100s begins with zeroes, and with ro=1 it would never hold data: leave ro out, or use "
+					 "image=FILE",
 				text);
 	return 0;
 }
