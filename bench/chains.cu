@@ -9,7 +9,7 @@
  *   --threads N   N threads of the CPU read through bare rings (chains/rings.h) for the waves of a kernel that stays
  *
  * Both have the same queues, and rings and data in memory of the host, so both pay the same link. The queues of the GPU have the
- * flags that gpunvme_gpu_litmus() finds to be safe here. The CPU's threads need none.
+ * flags that gpunvme_gpu_ordering_test() finds to be safe here. The CPU's threads need none.
  *
  *   nvcc -arch=sm_90 -O3 -std=c++17 -Iinclude -Idevice -Iexamples/cuda -o chains bench/chains.cu -Lbuild/release/lib -lgpunvme \
  *     -Xlinker -rpath=$PWD/build/release/lib

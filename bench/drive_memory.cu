@@ -315,7 +315,7 @@ static void close_rig(struct rig &r)
 static void print_common(const struct rig &r, const options &o)
 {
 	printf("{\"uri\": \"%s\", \"threads_on\": %u, \"placement\": \"%s\", \"data\": \"%s\", \"queues\": %u, \"threads\": %u, \"bytes\": %u, "
-	       "\"link\": %" PRIu64 ", \"writes_percent\": %u, ", o.uri, o.gpu, r.queue.rung, o.vram || o.data ? "gpu" : "host", o.queues,
+	       "\"link\": %" PRIu64 ", \"writes_percent\": %u, ", o.uri, o.gpu, r.queue.placement, o.vram || o.data ? "gpu" : "host", o.queues,
 	       o.threads, o.bytes, r.info.link, o.check > 0 ? 25 : o.writes);
 }
 

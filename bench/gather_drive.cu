@@ -8,7 +8,7 @@
  *                   waves are those of a kernel that stays (chains/waves.h): no list crosses the link, and there are no launches
  *
  * Both have the same drive and rings in memory of the host. Rows arrive there, too, or with --data in memory of the GPU. The queues
- * of the GPU have the flags that gpunvme_gpu_litmus() finds to be safe. The words of one sum in 64 are compared with what they must
+ * of the GPU have the flags that gpunvme_gpu_ordering_test() finds to be safe. The words of one sum in 64 are compared with what they must
  * be.
  *
  *   nvcc -arch=sm_90 -O3 -std=c++17 -Iinclude -Idevice -Iexamples/cuda -o gather_drive bench/gather_drive.cu -Lbuild/release/lib \

@@ -362,22 +362,22 @@ static void hits_of_other(job &j, uint32_t lanes)
 
 static void measure(gpunvme_dev *dev, gpunvme_gpu *gpu, job j, const char *way, uint32_t flags, uint64_t frames, uint64_t all)
 {
-	gpunvme_pagecache_opts opts = GPUNVME_PAGECACHE_OPTS_INIT;
+	gpunvme_cache_opts opts = GPUNVME_CACHE_OPTS_INIT;
 	uint32_t lanes = j.processors * BLOCK;
-	gpunvme_pagecache *cache;
+	gpunvme_cache *cache;
 
 	opts.flags = flags;
 	opts.page_size = PAGE;
 	opts.frames = (uint32_t)frames;
-	check(gpunvme_pagecache_create(dev, gpu, &opts, &cache));
-	check(gpunvme_pagecache_view(cache, &j.pages));
+	check(gpunvme_cache_create(dev, gpu, &opts, &cache));
+	check(gpunvme_cache_view(cache, &j.pages));
 	j.count = frames;
 	run(warm, PER_PROCESSOR * j.processors, j);
 	if (!no_io)
 		hits(j, way, lanes);
 	j.rounds = (all - frames) / lanes;
 	misses(way, j, all);
-	check(gpunvme_pagecache_destroy(cache));
+	check(gpunvme_cache_destroy(cache));
 }
 
 /* Its pages lie where ours do: for hits in memory of the GPU, for misses where the controller reaches them. */
@@ -528,8 +528,8 @@ int main(int argc, char **argv)
 			make_tickets(dev, gpu, j, dq + j.queues);
 		measure_other(j, buf, frames, pages);
 	}
-	measure(dev, gpu, j, "in place", GPUNVME_PAGECACHE_IN_PLACE, frames, pages);
-	measure(dev, gpu, j, "copied", GPUNVME_PAGECACHE_LANDING, frames, pages);
+	measure(dev, gpu, j, "in place", GPUNVME_CACHE_IN_PLACE, frames, pages);
+	measure(dev, gpu, j, "copied", GPUNVME_CACHE_LANDING, frames, pages);
 	if (counting)
 		controller_end(&rig->c, counting);
 	for (gpunvme_queue *q : qp)

@@ -495,29 +495,29 @@ static void launch(struct source *s, kernel_fn kernel)
 		die("%s: a lane failed: %s", s->name, gpunvme_strerror((int)(int64_t)t.failed));
 }
 
-static struct gpunvme_pagecache *open_cache(struct source *s, uint32_t flags)
+static struct gpunvme_cache *open_cache(struct source *s, uint32_t flags)
 {
-	struct gpunvme_pagecache_opts opts = GPUNVME_PAGECACHE_OPTS_INIT;
-	struct gpunvme_pagecache *cache;
+	struct gpunvme_cache_opts opts = GPUNVME_CACHE_OPTS_INIT;
+	struct gpunvme_cache *cache;
 
-	opts.flags = flags | GPUNVME_PAGECACHE_STATS;
+	opts.flags = flags | GPUNVME_CACHE_STATS;
 	opts.page_size = PAGE;
 	opts.frames = (uint32_t)(s->w.pages / 8);
 	opts.file = s->file;
 	opts.volume = s->vol;
-	must(gpunvme_pagecache_create(s->vol ? NULL : s->dev[0], s->gpu, &opts, &cache));
-	must(gpunvme_pagecache_view(cache, &s->w.cache));
+	must(gpunvme_cache_create(s->vol ? NULL : s->dev[0], s->gpu, &opts, &cache));
+	must(gpunvme_cache_view(cache, &s->w.cache));
 	return cache;
 }
 
-static void report(struct source *s, const char *kind, struct gpunvme_pagecache *cache, double seconds)
+static void report(struct source *s, const char *kind, struct gpunvme_cache *cache, double seconds)
 {
-	struct gpunvme_pagecache_info info;
+	struct gpunvme_cache_info info;
 	struct tally t = tally_of(s), b = s->before;
 
 	memset(&info, 0, sizeof(info));
 	info.size = sizeof(info);
-	must(gpunvme_pagecache_get_info(cache, &info));
+	must(gpunvme_cache_get_info(cache, &info));
 	printf("{\"source\": \"%s\", \"kind\": \"%s\", \"lanes\": %u, \"pages\": %llu, \"frames\": %u, \"accesses\": %llu, ", s->name, kind,
 	       blocks * BLOCK_LANES, (unsigned long long)s->w.pages, info.frames, (unsigned long long)(t.accesses - b.accesses));
 	printf("\"elements\": %llu, \"seconds\": %.3f, \"misses\": %llu, \"evictions\": %llu, ", (unsigned long long)(t.words - b.words),
@@ -532,10 +532,10 @@ static void report(struct source *s, const char *kind, struct gpunvme_pagecache 
 	s->before = t;
 }
 
-static void close_cache(struct source *s, const char *kind, struct gpunvme_pagecache *cache, double start)
+static void close_cache(struct source *s, const char *kind, struct gpunvme_cache *cache, double start)
 {
 	report(s, kind, cache, now_seconds() - start);
-	must(gpunvme_pagecache_destroy(cache));
+	must(gpunvme_cache_destroy(cache));
 }
 
 /* All pages once. */
@@ -563,7 +563,7 @@ static void run_storm(struct source *s, enum kind kind, uint64_t share, double s
 /* Changed by lanes, flushed by lanes or by the host, and then what the drive has. */
 static void check_writable(struct source *s, uint64_t share)
 {
-	struct gpunvme_pagecache *cache = open_cache(s, GPUNVME_PAGECACHE_WRITE_BACK);
+	struct gpunvme_cache *cache = open_cache(s, GPUNVME_CACHE_WRITE_BACK);
 	double start = now_seconds();
 
 	if (!s->turns)
@@ -571,7 +571,7 @@ static void check_writable(struct source *s, uint64_t share)
 	run_storm(s, KIND_WRITABLE, share, limit / 2); /* one of two turns */
 	if (s->turns++ % 2)
 		launch(s, s->kernels.flush);
-	must(gpunvme_pagecache_flush(cache));
+	must(gpunvme_cache_flush(cache));
 	close_cache(s, "writable", cache, start);
 	start = now_seconds();
 	cache = open_cache(s, 0);
@@ -581,7 +581,7 @@ static void check_writable(struct source *s, uint64_t share)
 
 static void check_source(struct source *s, uint64_t share)
 {
-	struct gpunvme_pagecache *cache;
+	struct gpunvme_cache *cache;
 	double start;
 
 	check_writable(s, share / 2);
@@ -591,7 +591,7 @@ static void check_source(struct source *s, uint64_t share)
 	run_storm(s, KIND_PLAIN, share, limit);
 	close_cache(s, "plain", cache, start);
 	start = now_seconds();
-	cache = open_cache(s, GPUNVME_PAGECACHE_AHEAD);
+	cache = open_cache(s, GPUNVME_CACHE_PREFETCH);
 	run_storm(s, KIND_AHEAD, share, limit);
 	launch(s, s->kernels.settle);
 	close_cache(s, "ahead", cache, start);

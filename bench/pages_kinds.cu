@@ -156,41 +156,41 @@ static double run(kernel k, const job &j, uint32_t blocks, uint32_t lanes)
 	return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-static gpunvme_pagecache *open_cache(const session &s, uint32_t flags, uint64_t frames, job &j)
+static gpunvme_cache *open_cache(const session &s, uint32_t flags, uint64_t frames, job &j)
 {
-	gpunvme_pagecache_opts opts = GPUNVME_PAGECACHE_OPTS_INIT;
-	gpunvme_pagecache *cache;
+	gpunvme_cache_opts opts = GPUNVME_CACHE_OPTS_INIT;
+	gpunvme_cache *cache;
 
-	opts.flags = flags | GPUNVME_PAGECACHE_STATS;
+	opts.flags = flags | GPUNVME_CACHE_STATS;
 	opts.page_size = PAGE;
 	opts.frames = (uint32_t)frames;
-	check(gpunvme_pagecache_create(s.dev, s.gpu, &opts, &cache));
-	check(gpunvme_pagecache_view(cache, &j.pages));
+	check(gpunvme_cache_create(s.dev, s.gpu, &opts, &cache));
+	check(gpunvme_cache_view(cache, &j.pages));
 	return cache;
 }
 
-static struct gpunvme_pagecache_info info_of(gpunvme_pagecache *cache)
+static struct gpunvme_cache_info info_of(gpunvme_cache *cache)
 {
-	struct gpunvme_pagecache_info info = {};
+	struct gpunvme_cache_info info = {};
 
 	info.size = sizeof(info);
-	check(gpunvme_pagecache_get_info(cache, &info));
+	check(gpunvme_cache_get_info(cache, &info));
 	return info;
 }
 
 static void changes(const session &s, job j, uint32_t processors)
 {
-	gpunvme_pagecache *cache = open_cache(s, GPUNVME_PAGECACHE_WRITE_BACK, j.count / 4, j);
+	gpunvme_cache *cache = open_cache(s, GPUNVME_CACHE_WRITE_BACK, j.count / 4, j);
 	double time = run(change, j, processors, 256);
-	struct gpunvme_pagecache_info info = info_of(cache);
+	struct gpunvme_cache_info info = info_of(cache);
 	auto start = std::chrono::steady_clock::now();
 
-	check(gpunvme_pagecache_flush(cache));
+	check(gpunvme_cache_flush(cache));
 	double flush = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-	check(gpunvme_pagecache_destroy(cache));
+	check(gpunvme_cache_destroy(cache));
 	cache = open_cache(s, 0, j.count / 4, j);
 	run(compare, j, processors, 256);
-	check(gpunvme_pagecache_destroy(cache));
+	check(gpunvme_cache_destroy(cache));
 	printf("{\"figure\": \"changes\", \"elements\": %" PRIu64 ", \"million_a_second\": %.3f, \"reads\": %" PRIu64 ", \"writes\": %" PRIu64
 	       ", \"flushed\": %" PRIu64 ", \"flush_seconds\": %.3f, \"wrong\": %llu}\n",
 	       j.count * WORDS, 1e-6 * j.count * WORDS / time, info.misses, info.writes, info.changed, flush, *j.wrong);
@@ -200,8 +200,8 @@ static void changes(const session &s, job j, uint32_t processors)
 /* A cache of its own each time, so that nothing is there. */
 static void walk(const session &s, job j, uint32_t ahead)
 {
-	gpunvme_pagecache *cache = open_cache(s, ahead ? GPUNVME_PAGECACHE_AHEAD : 0, j.count, j);
-	struct gpunvme_pagecache_info info;
+	gpunvme_cache *cache = open_cache(s, ahead ? GPUNVME_CACHE_PREFETCH : 0, j.count, j);
+	struct gpunvme_cache_info info;
 	double time;
 
 	j.ahead = ahead;
@@ -214,7 +214,7 @@ static void walk(const session &s, job j, uint32_t ahead)
 	       ", \"prefetches\": %" PRIu64 ", \"used\": %" PRIu64 ", \"wrong\": %llu}\n",
 	       j.waves, ahead, 1e-3 * j.each * j.waves / time, info.misses, info.prefetches, info.used, *j.wrong);
 	fflush(stdout);
-	check(gpunvme_pagecache_destroy(cache));
+	check(gpunvme_cache_destroy(cache));
 }
 
 int main(int argc, char **argv)

@@ -238,13 +238,13 @@ static struct gpunvme_mem *buffer(struct gpunvme_dev *dev, struct gpunvme_gpu *g
 
 int main(int argc, char **argv)
 {
-	struct gpunvme_pagecache_opts opts = GPUNVME_PAGECACHE_OPTS_INIT;
+	struct gpunvme_cache_opts opts = GPUNVME_CACHE_OPTS_INIT;
 	uint32_t lanes = argc > 2 ? (uint32_t)strtoul(argv[2], NULL, 10) : 4, i;
 	uint64_t mib = argc > 3 ? strtoull(argv[3], NULL, 10) : 64;
 	struct gpunvme_ns_info ns = { .size = sizeof(ns) };
 	struct gpunvme_queue *qp[QUEUES];
 	struct gpunvme_dq dq[QUEUES];
-	struct gpunvme_pagecache *cache;
+	struct gpunvme_cache *cache;
 	struct gpunvme_mem *mem;
 	struct gpunvme_gpu *gpu;
 	struct gpunvme_dev *dev;
@@ -269,10 +269,10 @@ int main(int argc, char **argv)
 	memset((void *)(uintptr_t)w.plain, 1, w.frames * PAGE);
 	opts.page_size = PAGE;
 	opts.frames = (uint32_t)w.frames;
-	must(gpunvme_pagecache_create(dev, gpu, &opts, &cache));
-	must(gpunvme_pagecache_view(cache, &w.pages));
+	must(gpunvme_cache_create(dev, gpu, &opts, &cache));
+	must(gpunvme_cache_view(cache, &w.pages));
 	measure(lanes, &w);
-	must(gpunvme_pagecache_destroy(cache));
+	must(gpunvme_cache_destroy(cache));
 	for (i = 0; i < w.queues; i++)
 		must(gpunvme_queue_destroy(qp[i]));
 	must(gpunvme_dev_close(dev));

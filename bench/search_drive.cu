@@ -7,7 +7,7 @@
  *   N CPU threads   they read through bare rings, for the waves of a kernel that stays (chains/rings.h, chains/waves.h)
  *
  * Both have the same drive, rings and data in memory of the host, and the same arithmetic. The queues of the GPU have the flags
- * that gpunvme_gpu_litmus() finds to be safe. Each answer is compared with that of the same search in memory, which takes no drive, and
+ * that gpunvme_gpu_ordering_test() finds to be safe. Each answer is compared with that of the same search in memory, which takes no drive, and
  * these answers with the exact ones of the image.
  *
  *   search_data graph.img 100000 4000 512      # examples/search

@@ -5,7 +5,7 @@
  */
 #include "bench.h"
 
-#include "mem/peer_mem.h"
+#include "mem/mem_bar.h"
 #include "life/life.h"
 #include "queue/qp.h"
 
@@ -37,7 +37,7 @@ static void note(void *ctx, enum gpunvme_log_level level, const char *text)
 struct bench {
 	struct gpunvme_dev *dev;
 	struct gpunvme_gpu *gpu;
-	struct gpunvme_peer *vram;
+	struct gpunvme_bar *vram;
 	struct gpunvme_queue *qp;
 	struct gpunvme_mem *data;
 	struct gpunvme_dbuf dbuf;
@@ -146,7 +146,7 @@ static void close_queue(struct bench *b)
 static int bar_memory(struct bench *b, const char *vram)
 {
 	struct gpunvme_mem *rings;
-	int ret = gpunvme_peer_open(vram, NULL, &b->vram);
+	int ret = gpunvme_bar_open(vram, NULL, &b->vram);
 
 	ret = ret ? ret : gnv_mem_bar(b->vram, NULL, VRAM_BAR, 0, RINGS, &rings);
 	ret = ret ? ret : gnv_dev_lend(b->dev, rings);
@@ -183,7 +183,7 @@ int main(int argc, char **argv)
 	close_queue(&b);
 	gpunvme_dev_close(b.dev);
 	if (b.vram)
-		gpunvme_peer_close(b.vram);
+		gpunvme_bar_close(b.vram);
 	gpunvme_gpu_close(b.gpu);
 	return finish(ret ? failed("%s", why(ret)) : EXIT_DONE);
 }

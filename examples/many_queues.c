@@ -103,7 +103,7 @@ static int print_json(const struct session *s, const struct check_args *a, doubl
 	put_real(json, "bytes", bytes, 0);
 	put_real(json, "seconds", seconds, 6);
 	put_real(json, "bytes_per_second", bytes / seconds, 0);
-	put_text(json, "rung", s->rung);
+	put_text(json, "placement", s->placement);
 	if (ret == GO_ON)
 		print_object(json);
 	else
@@ -126,8 +126,8 @@ static int report(const struct session *s, const struct session_opts *o, const s
 	ret = show_queues(s, NULL);
 	if (ret != GO_ON)
 		return ret;
-	printf("wrote and verified in %.2f s: %s/s, %u queues, %u lanes on %s, rung %s\n", seconds, human(bytes / seconds),
-	       s->queues, s->lanes, s->gpu_info.name, s->rung);
+	printf("wrote and verified in %.2f s: %s/s, %u queues, %u lanes on %s, placement %s\n", seconds, human(bytes / seconds),
+	       s->queues, s->lanes, s->gpu_info.name, s->placement);
 	return EXIT_DONE;
 }
 

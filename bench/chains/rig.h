@@ -87,13 +87,13 @@ static void open_drive(struct session &s, const char *uri, gpunvme_gpu **cpu)
 /* What the order of this machine allows its queues. */
 static uint32_t safe_flags(const struct session &s)
 {
-	struct gpunvme_litmus_opts opts = GPUNVME_LITMUS_OPTS_INIT;
-	struct gpunvme_litmus seen = GPUNVME_LITMUS_INIT;
+	struct gpunvme_ordering_opts opts = GPUNVME_ORDERING_OPTS_INIT;
+	struct gpunvme_ordering seen = GPUNVME_ORDERING_INIT;
 
 	opts.commands = 2000;
-	check(gpunvme_gpu_litmus(s.dev, s.gpu, &opts, &seen));
+	check(gpunvme_gpu_ordering_test(s.dev, s.gpu, &opts, &seen));
 	if (seen.failed)
-		die("this machine does not keep the order that queues need: see `gpunvme litmus`");
+		die("this machine does not keep the order that queues need: see `gpunvme ordering-test`");
 	return seen.queue_flags;
 }
 

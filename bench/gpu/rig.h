@@ -2,7 +2,7 @@
 /*
  * Queues made by hand, each word where the host library has it (lib/queue): rings and the control word in host memory, the state with the
  * lanes, in one piece. tests/unit/test_gpu.c compares the descriptors field by field. Only with the controller on the GPU the rings
- * are in its memory, as on the library's first rung.
+ * are in its memory, as on the library's first placement.
  */
 #ifndef GPUNVME_BENCH_RIG_H
 #define GPUNVME_BENCH_RIG_H

@@ -131,9 +131,9 @@ static void report(const struct copy *c, const char *verb)
 	struct json_object *json;
 
 	if (!c->o->json) {
-		printf("%s %s in %.2f s: %s/s, lanes alone %s/s; %u queues, %u lanes on %s, rung %s\n", verb,
+		printf("%s %s in %.2f s: %s/s, lanes alone %s/s; %u queues, %u lanes on %s, placement %s\n", verb,
 		       human((double)c->done), seconds, human(rate), human(lane_rate), c->s.queues, c->s.lanes, c->s.gpu_info.name,
-		       c->s.rung);
+		       c->s.placement);
 		return;
 	}
 	json = json_object_new_object();
@@ -147,7 +147,7 @@ static void report(const struct copy *c, const char *verb)
 	put_real(json, "bytes_per_second", rate, 0);
 	put_count(json, "queues", c->s.queues);
 	put_count(json, "lanes", c->s.lanes);
-	put_text(json, "rung", c->s.rung);
+	put_text(json, "placement", c->s.placement);
 	print_object(json);
 }
 

@@ -15,10 +15,10 @@ int session_lasts(const struct session *s, int writes)
 	if (s->ns.medium_dev && !writes)
 		return GO_ON; /* of image=FILE */
 	if (s->ns.medium_dev)
-		return failed("%s is memory that is gone when this command ends: name an image file, or use bench, accept or serve with "
+		return failed("%s is memory that is gone when this command ends: name an image file, or use bench, qualify or serve with "
 			      "the memory",
 			      s->uri);
-	return failed("%s is memory that begins with zeroes and is gone when this command ends: name an image file, or use bench, accept "
+	return failed("%s is memory that begins with zeroes and is gone when this command ends: name an image file, or use bench, qualify "
 		      "or serve with the memory",
 		      s->uri);
 }

@@ -166,7 +166,7 @@ int session_open_queues(struct session *s, const struct session_opts *o, uint32_
 	ret = gpunvme_queue_get_info(s->qp[0], &info);
 	if (ret)
 		return failed("%s", why(ret));
-	memcpy(s->rung, info.rung, sizeof(s->rung));
+	memcpy(s->placement, info.placement, sizeof(s->placement));
 	return GO_ON;
 }
 

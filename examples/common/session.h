@@ -119,7 +119,7 @@ struct session {
 	uint32_t lanes;
 	int host_data;	     /* the buffer is memory of the host, wherever queues lie */
 	double lane_seconds; /* how long lanes have run so far */
-	char rung[16];
+	char placement[16];
 };
 
 /* What the library logs, as lines of standard error; only errors and warnings when @ctx has options without --verbose. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A load to measure with, on CPU lanes: each keeps so many commands in flight. It holds that many handles and as many parts of the
- * buffer, submits where a handle is free and polls the others in turn. (Lanes of a GPU: gpunvme_load_run().)
+ * buffer, submits where a handle is free and polls the others in turn. (Lanes of a GPU: gpunvme_workload_run().)
  */
 #ifndef GPUNVME_EXAMPLES_TRAFFIC_H
 #define GPUNVME_EXAMPLES_TRAFFIC_H

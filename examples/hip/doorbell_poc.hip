@@ -31,20 +31,20 @@ int main(int argc, char **argv)
 	if (argc != 2)
 		die("usage: hip_doorbell_poc URI");
 	s.open(argv[1], 0, 1);
-	if (s.rung.find("+fwd") != std::string::npos)
-		die("the GPU's stores do not reach this controller (rung " + s.rung + "): a CPU thread rings for it");
+	if (s.placement.find("+fwd") != std::string::npos)
+		die("the GPU's stores do not reach this controller (placement " + s.placement + "): a CPU thread rings for it");
 	// The doorbells stand in a row: the admin queue's is 2 * qid places before that of queue qid.
 	char *doorbell = (char *)s.view[0].sq_db - 2 * s.view[0].qid * (4ull << s.info.dstrd);
-	page.open(s.gpu, s.dev, s.rung, answer.size());
+	page.open(s.gpu, s.dev, s.placement, answer.size());
 	page.put(answer.data(), answer.size());
 	identify.opc = GPUNVME_ADMIN_IDENTIFY;
 	identify.cdw10 = 1; // the controller
-	check(gpunvme_dev_admin_rung(s.dev, &identify, &page.dbuf, ring, doorbell, nullptr));
+	check(gpunvme_dev_admin_doorbell(s.dev, &identify, &page.dbuf, ring, doorbell, nullptr));
 	page.get(answer.data(), answer.size());
 	memcpy(model, &answer[24], 40);
 	for (char *end = model + 40; end > model && end[-1] == ' ';)
 		*--end = 0;
-	printf("model in %s, rung %s: %s\n", page.where(), s.rung.c_str(), model);
+	printf("model in %s, placement %s: %s\n", page.where(), s.placement.c_str(), model);
 	page.close();
 	s.close();
 	return 0;

@@ -62,7 +62,7 @@ int main(int argc, char **argv)
 	check(gpunvme_file_open(s.dev, argv[2], nullptr, &file));
 	check(gpunvme_file_view(file, s.gpu, &view));
 	buffer data;
-	data.open(s.gpu, s.dev, s.rung, (size_t)groups * threads * 2 * PIECE);
+	data.open(s.gpu, s.dev, s.placement, (size_t)groups * threads * 2 * PIECE);
 	results r(groups * threads);
 	check(hipHostMalloc((void **)&sums, groups * threads * sizeof(*sums), hipHostMallocDefault), "hipHostMalloc");
 	sum_file<<<groups, threads>>>(s.dq, s.queues, view, data.dbuf, sums, r.status);
@@ -71,8 +71,8 @@ int main(int argc, char **argv)
 		sum += sums[i];
 	if (argc > 3 && sum_of(argv[3]) != sum)
 		die("the copy has another sum");
-	printf("%016llx  %llu bytes, %u threads, in %s, rung %s\n", (unsigned long long)sum, (unsigned long long)view.bytes,
-	       groups * threads, data.where(), s.rung.c_str());
+	printf("%016llx  %llu bytes, %u threads, in %s, placement %s\n", (unsigned long long)sum, (unsigned long long)view.bytes,
+	       groups * threads, data.where(), s.placement.c_str());
 	(void)hipHostFree(sums);
 	gpunvme_file_close(file);
 	data.close();

@@ -88,15 +88,15 @@ int main(int argc, char **argv)
 	if (s.ns.lba_size > PIECE || s.ns.nblocks < PIECE / s.ns.lba_size)
 		die("the namespace has no 4 KiB pieces");
 	uint64_t pieces = s.ns.nblocks / (PIECE / s.ns.lba_size);
-	work.open(s.gpu, s.dev, s.rung, (size_t)lanes * PIECE);
+	work.open(s.gpu, s.dev, s.placement, (size_t)lanes * PIECE);
 	check(hipHostMalloc((void **)&sums, lanes * sizeof(*sums), hipHostMallocDefault), "hipHostMalloc");
 	results r(lanes);
 	auto start = std::chrono::steady_clock::now();
 	gather<<<groups, threads>>>(s.dq, s.queues, work.dbuf, pieces, steps, sums, r.status);
 	r.wait("gathering");
 	std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-	printf("%llu pieces of 4 KiB in %.3f s: %.0f a second, in %s, rung %s\n", (unsigned long long)(steps * lanes), took.count(),
-	       (double)(steps * lanes) / took.count(), work.where(), s.rung.c_str());
+	printf("%llu pieces of 4 KiB in %.3f s: %.0f a second, in %s, placement %s\n", (unsigned long long)(steps * lanes), took.count(),
+	       (double)(steps * lanes) / took.count(), work.where(), s.placement.c_str());
 	s.release_queue();
 	if (walk_again(s, lanes - 1, pieces, steps) != sums[lanes - 1])
 		die("a chain read again by the CPU has another sum: the GPU has seen other data");

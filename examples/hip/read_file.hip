@@ -46,7 +46,7 @@ int main(int argc, char **argv)
 		die(std::string("cannot create ") + argv[3] + ": " + strerror(failed));
 	atexit(remove_unfinished);
 	const size_t room = (size_t)std::min<uint64_t>(PART, (length + lba_size - 1) / lba_size * lba_size);
-	data.open(s.gpu, s.dev, s.rung, room);
+	data.open(s.gpu, s.dev, s.placement, room);
 	std::vector<char> bytes(room);
 	results r(groups * threads);
 	for (uint64_t done = 0; done < length; done += PART) {
@@ -63,8 +63,8 @@ int main(int argc, char **argv)
 	failed = new_file_close(&file, 0);
 	if (failed)
 		die(std::string("cannot write ") + argv[3] + ": " + strerror(failed));
-	printf("read %llu bytes with %u threads and %u queues into %s, rung %s\n", (unsigned long long)length, groups * threads, s.queues,
-	       data.where(), s.rung.c_str());
+	printf("read %llu bytes with %u threads and %u queues into %s, placement %s\n", (unsigned long long)length, groups * threads, s.queues,
+	       data.where(), s.placement.c_str());
 	data.close();
 	s.close();
 	return 0;

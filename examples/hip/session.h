@@ -65,8 +65,9 @@ inline std::string current_gpu()
 #endif
 
 /*
- * Memory that the controller reads and writes. Across PCIe queues and data must lie together, and where they lie is what the ladder
- * has found: in the GPU's memory on rung vram, and with the software controller, it is HIP's; else the library's, in the host's.
+ * Memory that the controller reads and writes. Across PCIe queues and data must lie together, and where they lie is the placement
+ * of the queue. In the GPU's memory, on placement vram, and with the software controller, it is HIP's. Else it is the library's, in
+ * the host's memory.
  *
  * HIP's is asked for uncached. hipMalloc's is cached: a kernel that has read there would see the same again, whatever was read from
  * the drive meanwhile. HIP may give that all the same, with success: the library's warning tells.
@@ -77,10 +78,10 @@ struct buffer {
 	gpunvme_dbuf dbuf;
 	bool hip = false;
 
-	void open(gpunvme_gpu *gpu, gpunvme_dev *dev, const std::string &rung, size_t bytes)
+	void open(gpunvme_gpu *gpu, gpunvme_dev *dev, const std::string &placement, size_t bytes)
 	{
 		bytes = (bytes + 0xffff) & ~(size_t)0xffff; /* whole pages of the GPU */
-		hip = rung.rfind("vram", 0) == 0 || rung.rfind("soft", 0) == 0;
+		hip = placement.rfind("vram", 0) == 0 || placement.rfind("soft", 0) == 0;
 		if (hip)
 			check(hipExtMallocWithFlags(&ptr, bytes, hipDeviceMallocUncached), "no memory on the GPU");
 		check(hip ? gpunvme_mem_register(gpu, ptr, bytes, &mem) : gpunvme_mem_alloc(gpu, bytes, nullptr, &mem));
@@ -125,7 +126,7 @@ struct session {
 	std::vector<gpunvme_dq> view; /* one for each queue */
 	gpunvme_dq *dq = nullptr;     /* the same in the GPU's memory */
 	uint32_t queues = 0;
-	std::string rung; /* that the queues are on */
+	std::string placement; /* that the queues are on */
 	struct gpunvme_ns_info ns = {};
 	struct gpunvme_dev_info info = {};
 
@@ -150,18 +151,18 @@ struct session {
 			check(gpunvme_queue_create(dev, gpu, nullptr, &qp[i]));
 			check(gpunvme_queue_view(qp[i], &window, &view[i]));
 		}
-		rung = rung_of(qp[0]);
+		placement = placement_of(qp[0]);
 		check(hipMalloc((void **)&dq, queues * sizeof(*dq)), "no memory on the GPU");
 		check(hipMemcpy(dq, view.data(), queues * sizeof(*dq), hipMemcpyHostToDevice), "hipMemcpy");
 	}
 
-	static std::string rung_of(gpunvme_queue *q)
+	static std::string placement_of(gpunvme_queue *q)
 	{
 		struct gpunvme_queue_info about = {};
 
 		about.size = sizeof(about);
 		check(gpunvme_queue_get_info(q, &about));
-		return about.rung;
+		return about.placement;
 	}
 
 	/* One queue less, for somebody else; no kernel runs on it. */

@@ -6,7 +6,7 @@
 #include <gpunvme/dq.h>
 
 /*
- * A cache of pages: parts of a window of a namespace, a file or a volume, in memory that threads read. See pagecache.h (host) and
+ * A cache of pages: parts of a window of a namespace, a file or a volume, in memory that threads read. See cache.h (host) and
  * device/page.h (kernels), which has the rules for changes of these words. Each page of the window has one 64-bit word:
  *   bits 1:0   EMPTY, READING or VALID
  *   bit  2     used since the clock's hand last passed
@@ -41,10 +41,10 @@
 #define GPUNVME_FRAME_LOST (~0ull - 1u) /* a read into it never ended: the device may still write there */
 
 /* State that all threads of a cache share, in memory that is local to them. The words of the pages and of the frames follow it. */
-struct gpunvme_pagecache_state {
+struct gpunvme_cache_state {
 	uint64_t hand; /* of the clock: number of frames that it has passed */
 	uint8_t pad0[120];
-	uint64_t hits; /* counters, kept with GPUNVME_PAGECACHE_STATS */
+	uint64_t hits; /* counters, kept with GPUNVME_CACHE_STATS */
 	uint64_t misses;
 	uint64_t waits;
 	uint64_t evictions;
@@ -61,11 +61,11 @@ struct gpunvme_pagecache_state {
 	uint64_t write_hand; /* as `hand`, for threads that look for pages to write */
 	uint64_t copied; /* pages, between the two places of their frames, where frames have two */
 };
-GPUNVME_STATIC_ASSERT(sizeof(struct gpunvme_pagecache_state) == 256, "pagecache state layout");
-GPUNVME_STATIC_ASSERT(offsetof(struct gpunvme_pagecache_state, hits) == 128, "pagecache state layout");
+GPUNVME_STATIC_ASSERT(sizeof(struct gpunvme_cache_state) == 256, "cache state layout");
+GPUNVME_STATIC_ASSERT(offsetof(struct gpunvme_cache_state, hits) == 128, "cache state layout");
 
 enum gpunvme_dpages_flags {
-	GPUNVME_DPAGES_STATS = 1u << 0, /* keep the counters of struct gpunvme_pagecache_state */
+	GPUNVME_DPAGES_STATS = 1u << 0, /* keep the counters of struct gpunvme_cache_state */
 	GPUNVME_DPAGES_WRITABLE = 1u << 1, /* threads may change its pages */
 };
 
@@ -79,7 +79,7 @@ GPUNVME_STATIC_ASSERT(sizeof(struct gpunvme_dmember) == 48, "dmember layout");
 
 /* The cache as a kernel sees it. */
 struct gpunvme_dpages {
-	struct gpunvme_head head; /* GPUNVME_KIND_PAGES or another kind of pages, perhaps with GPUNVME_KIND_AHEAD */
+	struct gpunvme_head head; /* GPUNVME_KIND_PAGES or another kind of pages, perhaps with GPUNVME_KIND_PREFETCH */
 	uint32_t flags; /* enum gpunvme_dpages_flags */
 	uint32_t nsid;
 	uint32_t device; /* as in struct gpunvme_dq */
@@ -87,7 +87,7 @@ struct gpunvme_dpages {
 	uint8_t lba_shift;  /* bytes of one block as a power of two */
 	uint8_t page_shift; /* bytes of one page as a power of two, 9 to 16 and no less than lba_shift */
 	uint16_t members;   /* of the volume */
-	uint64_t state; /* thread address of struct gpunvme_pagecache_state */
+	uint64_t state; /* thread address of struct gpunvme_cache_state */
 	uint64_t table; /* thread address of the words of the pages */
 	uint64_t frame; /* thread address of the words of the frames */
 	uint64_t lba_first; /* first block of the window in the namespace, file or volume */
@@ -130,7 +130,7 @@ struct gpunvme_cached_volume {
 	const struct gpunvme_dpages *cache;
 };
 
-/* The same through a cache with prefetch (GPUNVME_PAGECACHE_AHEAD). */
+/* The same through a cache with prefetch (GPUNVME_CACHE_PREFETCH). */
 struct gpunvme_prefetch_queue {
 	const struct gpunvme_dq *dq;
 	const struct gpunvme_dpages *cache;
@@ -146,7 +146,7 @@ struct gpunvme_prefetch_volume {
 	const struct gpunvme_dpages *cache;
 };
 
-/* The same through a cache whose pages threads may change (GPUNVME_PAGECACHE_WRITE_BACK). */
+/* The same through a cache whose pages threads may change (GPUNVME_CACHE_WRITE_BACK). */
 struct gpunvme_writable_queue {
 	const struct gpunvme_dq *dq;
 	const struct gpunvme_dpages *cache;

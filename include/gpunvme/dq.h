@@ -26,7 +26,7 @@ enum gpunvme_kind {
 	GPUNVME_KIND_PAGES = 5,        /* struct gpunvme_dpages: pages of a namespace */
 	GPUNVME_KIND_FILE_PAGES = 6,   /* pages of a file */
 	GPUNVME_KIND_VOLUME_PAGES = 7, /* pages of a volume */
-	GPUNVME_KIND_AHEAD = 16        /* a bit that is added to a kind of pages: with prefetch */
+	GPUNVME_KIND_PREFETCH = 16        /* a bit that is added to a kind of pages: with prefetch */
 };
 
 /* Each descriptor begins with a head. A call checks the version first: in another one all that follows may differ. */

@@ -132,32 +132,32 @@ GPUNVME_API int gpunvme_gpu_fence(struct gpunvme_gpu *gpu);
  * checks once whether the path works. These tests check thousands of times whether it ever fails. They read and compare, and never
  * write media.
  */
-enum gpunvme_litmus_test {
-	GPUNVME_LITMUS_ORDER,    /* the controller fetches no SQE that is older than the doorbell */
-	GPUNVME_LITMUS_CQE,      /* threads see a completion although caches held the entry before */
-	GPUNVME_LITMUS_DATA,     /* threads that see a completion see its data, although caches held the buffer before */
-	GPUNVME_LITMUS_DOORBELL, /* of doorbells in close succession the last one counts */
-	GPUNVME_LITMUS_CQE16,    /* a completion that is loaded with 16 bytes at once is whole */
-	GPUNVME_LITMUS_STORE,    /* the controller reads the last store of a thread: Compare commands, half of which must fail */
-	GPUNVME_LITMUS_TESTS
+enum gpunvme_ordering_test {
+	GPUNVME_ORDERING_ORDER,    /* the controller fetches no SQE that is older than the doorbell */
+	GPUNVME_ORDERING_CQE,      /* threads see a completion although caches held the entry before */
+	GPUNVME_ORDERING_DATA,     /* threads that see a completion see its data, although caches held the buffer before */
+	GPUNVME_ORDERING_DOORBELL, /* of doorbells in close succession the last one counts */
+	GPUNVME_ORDERING_CQE16,    /* a completion that is loaded with 16 bytes at once is whole */
+	GPUNVME_ORDERING_STORE,    /* the controller reads the last store of a thread: Compare commands, half of which must fail */
+	GPUNVME_ORDERING_TESTS
 };
 
-enum gpunvme_litmus_verdict {
-	GPUNVME_LITMUS_NOT_RUN, /* the controller has no Compare command, or `commands` is too small, as `why` says */
-	GPUNVME_LITMUS_PASSED,
-	GPUNVME_LITMUS_FAILED
+enum gpunvme_ordering_verdict {
+	GPUNVME_ORDERING_NOT_RUN, /* the controller has no Compare command, or `commands` is too small, as `why` says */
+	GPUNVME_ORDERING_PASSED,
+	GPUNVME_ORDERING_FAILED
 };
 
-enum gpunvme_litmus_flags {
+enum gpunvme_ordering_flags {
 	/*
 	 * Before each launch HIP copies the data to the GPU's memory and back, as programs do. That may make memory of the host
 	 * cached. The data then has 2 MiB, as HIP treats small copies in another way.
 	 */
-	GPUNVME_LITMUS_COPIES = 1u << 0,
+	GPUNVME_ORDERING_COPIES = 1u << 0,
 };
 
-struct gpunvme_litmus_opts {
-	size_t size;         /* sizeof(struct gpunvme_litmus_opts) */
+struct gpunvme_ordering_opts {
+	size_t size;         /* sizeof(struct gpunvme_ordering_opts) */
 	uint32_t commands;   /* commands of each test. 0: 100,000 */
 	uint32_t timeout_ms; /* longest time of one completion. 0: 2,000 */
 	/* NULL, or called now and then on the caller's thread: commands of all tests so far, and in all. */
@@ -169,23 +169,23 @@ struct gpunvme_litmus_opts {
 	 * theirs is for a controller in software. On a drive data and rings lie together (-EXDEV).
 	 */
 	uint32_t mem_flags;
-	uint32_t flags;    /* enum gpunvme_litmus_flags. An unknown bit is an error */
+	uint32_t flags;    /* enum gpunvme_ordering_flags. An unknown bit is an error */
 	uint32_t reserved; /* 0 */
 };
-#define GPUNVME_LITMUS_OPTS_INIT { sizeof(struct gpunvme_litmus_opts), 0, 0, NULL, NULL, 0, 0, 0, 0 }
+#define GPUNVME_ORDERING_OPTS_INIT { sizeof(struct gpunvme_ordering_opts), 0, 0, NULL, NULL, 0, 0, 0, 0 }
 
-struct gpunvme_litmus_result {
+struct gpunvme_ordering_result {
 	const char *name;        /* "order", "cqe", ... A constant */
-	uint32_t verdict;        /* enum gpunvme_litmus_verdict */
+	uint32_t verdict;        /* enum gpunvme_ordering_verdict */
 	uint32_t faults;         /* number of wrong results */
 	uint64_t commands;       /* commands that were sent */
 	double mean_us, worst_us; /* from the doorbell to a completion */
 	char why[160];           /* of a failed test: the wrong result. Of a test that was not run: the reason. Else empty */
 };
 
-struct gpunvme_litmus {
-	size_t size;     /* sizeof(struct gpunvme_litmus) */
-	uint32_t stride; /* sizeof(struct gpunvme_litmus_result) */
+struct gpunvme_ordering {
+	size_t size;     /* sizeof(struct gpunvme_ordering) */
+	uint32_t stride; /* sizeof(struct gpunvme_ordering_result) */
 	uint32_t tests;  /* in `test` */
 	/*
 	 * Flags for gpunvme_queue_create() that are safe on the same controller and GPU: GPUNVME_QUEUE_CQE16,
@@ -195,31 +195,31 @@ struct gpunvme_litmus {
 	 */
 	uint32_t queue_flags;
 	uint32_t failed; /* failed tests, without CQE16: queues of this kind lose data here */
-	struct gpunvme_litmus_result test[GPUNVME_LITMUS_TESTS];
+	struct gpunvme_ordering_result test[GPUNVME_ORDERING_TESTS];
 };
-#define GPUNVME_LITMUS_INIT \
-	{ sizeof(struct gpunvme_litmus), (uint32_t)sizeof(struct gpunvme_litmus_result), GPUNVME_LITMUS_TESTS, 0, 0, \
+#define GPUNVME_ORDERING_INIT \
+	{ sizeof(struct gpunvme_ordering), (uint32_t)sizeof(struct gpunvme_ordering_result), GPUNVME_ORDERING_TESTS, 0, 0, \
 	  { { NULL, 0, 0, 0, 0, 0, "" } } }
 
 /**
- * gpunvme_gpu_litmus() - run all ordering tests
+ * gpunvme_gpu_ordering_test() - run all ordering tests
  * @dev:    the controller. One queue pair must be free
  * @gpu:    the processor that runs the threads
  * @opts:   NULL for the defaults. Not kept
- * @result: filled. Initialise it with GPUNVME_LITMUS_INIT
+ * @result: filled. Initialise it with GPUNVME_ORDERING_INIT
  *
  * Takes seconds to minutes. Each test has its own queue pair. Any thread may call it, several at a time.
  * Return:
  * - 0: the tests ran, and @result has what they found.
  * - -EINVAL: a bad option, or @result is not initialised.
  * - -ENOENT: no namespace to read.
- * - -EOPNOTSUPP: the same, or with GPUNVME_LITMUS_COPIES a GPU without HIP, or memory that HIP cannot access.
+ * - -EOPNOTSUPP: the same, or with GPUNVME_ORDERING_COPIES a GPU without HIP, or memory that HIP cannot access.
  * - -ENODEV: no HIP, or it does not see this GPU.
  * - Otherwise as gpunvme_ns_get_info(), gpunvme_queue_create() and gpunvme_mem_alloc().
  * - A positive NVMe status: a block cannot be read at all.
  */
-GPUNVME_API int gpunvme_gpu_litmus(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, const struct gpunvme_litmus_opts *opts,
-				   struct gpunvme_litmus *result);
+GPUNVME_API int gpunvme_gpu_ordering_test(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu,
+					  const struct gpunvme_ordering_opts *opts, struct gpunvme_ordering *result);
 
 #ifdef __cplusplus
 }

@@ -20,7 +20,7 @@
 #include <gpunvme/gpu.h>
 #include <gpunvme/mem.h>
 #include <gpunvme/ns.h>
-#include <gpunvme/pagecache.h>
+#include <gpunvme/cache.h>
 #include <gpunvme/queue.h>
 #include <gpunvme/run.h>
 #include <gpunvme/serve.h>

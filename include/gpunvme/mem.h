@@ -4,7 +4,7 @@
  * device that it is mapped to.
  *
  *   gpunvme_mem_alloc, _register, _import_dmabuf, _cmb   make the object
- *   gpunvme_peer_open, gpunvme_mem_bar                   the same for memory in another PCI device (P2P BAR)
+ *   gpunvme_bar_open, gpunvme_mem_bar                   the same for memory in another PCI device (P2P BAR)
  *   gpunvme_mem_map, _unmap                              give a device access, and end it
  *   gpunvme_mem_dbuf, _dbuf_for                          the descriptor for kernels, also of another GPU
  *   gpunvme_mem_map_queue, _unmap_queue                  both for all devices of a queue
@@ -48,8 +48,8 @@ struct gpunvme_mem_opts {
  * @opts: NULL for the defaults. Not kept
  * @mem:  set on success. The caller owns it and frees it by gpunvme_mem_free()
  *
- * It is memory of the host, or the GPU's own once a queue of that GPU lies in it (gpunvme_queue_info.rung: "vram"). So create the
- * queue first. gpunvme_mem_ptr() of GPU memory may be NULL. The memory is zeroed, locked where the limits allow it, and not
+ * It is memory of the host, or the GPU's own once a queue of that GPU lies in it (gpunvme_queue_info.placement: "vram"). So create
+ * the queue first. gpunvme_mem_ptr() of GPU memory may be NULL. The memory is zeroed, locked where the limits allow it, and not
  * inherited over fork(). Once a queue of that GPU is one of a vfio-user: controller, memory of the host has a descriptor, as by
  * GPUNVME_MEM_SHARED, so that it can be mapped there. Any thread may call it.
  * Return:
@@ -137,7 +137,7 @@ GPUNVME_API int gpunvme_mem_free(struct gpunvme_mem *mem);
  * @mem: the memory
  * @dev: the device. It stays open until the memory is unmapped
  *
- * Builds the PRP lists of the buffer. That is slow, but the I/O path builds none. Memory that was taken away (gpunvme_peer_reset())
+ * Builds the PRP lists of the buffer. That is slow, but the I/O path builds none. Memory that was taken away (gpunvme_bar_reset())
  * is mapped again, at another IOVA. Any thread may call it.
  * Return:
  * - 0: also if it is mapped already.
@@ -232,55 +232,55 @@ GPUNVME_API size_t gpunvme_mem_len(const struct gpunvme_mem *mem);
 
 /*
  * Memory in other PCI devices (P2P BARs): a BAR of any device that is bound to vfio-pci, for example the controller memory buffer
- * of a second drive, or the RAM of an FPGA. gpunvme_peer_open() takes the device, and gpunvme_mem_bar() makes a range of a BAR
+ * of a second drive, or the RAM of an FPGA. gpunvme_bar_open() takes the device, and gpunvme_mem_bar() makes a range of a BAR
  * memory.
  *
- * gpunvme_peer_reset(), an error of the device, or its removal by the kernel ends all mappings of that memory. Then every queue of
+ * gpunvme_bar_reset(), an error of the device, or its removal by the kernel ends all mappings of that memory. Then every queue of
  * every controller that had it mapped is poisoned with GPUNVME_ENODEV, since any command may have been for that memory. Threads
  * that wait return at once. Destroy those queues. After a reset gpunvme_mem_map() maps the memory again.
  */
-struct gpunvme_peer;
+struct gpunvme_bar;
 
-struct gpunvme_peer_opts {
-	size_t size;         /* sizeof(struct gpunvme_peer_opts) */
+struct gpunvme_bar_opts {
+	size_t size;         /* sizeof(struct gpunvme_bar_opts) */
 	gpunvme_log_fn *log; /* NULL: silent */
 	void *log_ctx;
 };
-#define GPUNVME_PEER_OPTS_INIT { sizeof(struct gpunvme_peer_opts), NULL, NULL }
+#define GPUNVME_BAR_OPTS_INIT { sizeof(struct gpunvme_bar_opts), NULL, NULL }
 
 /**
- * gpunvme_peer_open() - open a PCI device for its BARs
+ * gpunvme_bar_open() - open a PCI device for its BARs
  * @uri:  pci:DDDD:BB:DD.F or a bare PCI address, with the key `port` as for gpunvme_dev_open()
  * @opts: NULL for the defaults. Not kept. The log callback must stay valid until the device is closed
- * @peer: set on success. The caller owns it
+ * @bar:  set on success. The caller owns it
  *
  * The device is reset, and may do DMA. Any thread may call it.
  * Return: 0; -EINVAL: a bad URI or option; -ENODEV: no such device; -EBUSY: another driver or process has it; -EACCES, -EPERM,
  * -EOPNOTSUPP, -ENOMEM as gpunvme_dev_open().
  */
-GPUNVME_API int gpunvme_peer_open(const char *uri, const struct gpunvme_peer_opts *opts, struct gpunvme_peer **peer);
+GPUNVME_API int gpunvme_bar_open(const char *uri, const struct gpunvme_bar_opts *opts, struct gpunvme_bar **bar);
 
 /**
- * gpunvme_peer_close() - close a PCI device that lent its BARs
- * @peer: NULL does nothing. While memory in it exists the device stays open internally
+ * gpunvme_bar_close() - close a PCI device that lent its BARs
+ * @bar: NULL does nothing. While memory in it exists the device stays open internally
  * Return: 0; -ECHILD.
  */
-GPUNVME_API int gpunvme_peer_close(struct gpunvme_peer *peer);
+GPUNVME_API int gpunvme_bar_close(struct gpunvme_bar *bar);
 
 /**
- * gpunvme_peer_reset() - reset the function of a PCI device that lends its BARs
- * @peer: the device
+ * gpunvme_bar_reset() - reset the function of a PCI device that lends its BARs
+ * @bar: the device
  *
  * All mappings of its memory end, as described above, also if the reset fails. Any thread may call it.
  * Return: 0; -EOPNOTSUPP: it has no reset, and nothing was changed; -ENODEV: the kernel took it away; -EIO: it was not reset.
  */
-GPUNVME_API int gpunvme_peer_reset(struct gpunvme_peer *peer);
+GPUNVME_API int gpunvme_bar_reset(struct gpunvme_bar *bar);
 
 /**
  * gpunvme_mem_bar() - use a range of a BAR as a data buffer
  * @gpu:    the processor that runs the threads
- * @peer:   the device
- * @bar:    0 to 5
+ * @bar:    the device
+ * @index:  number of the BAR, 0 to 5
  * @offset: bytes from the start of the BAR, a multiple of the CPU page size
  * @len:    bytes, a multiple of the CPU page size. 0: up to the end of the BAR
  * @mem:    set on success. The caller owns it and frees it by gpunvme_mem_free()
@@ -290,7 +290,7 @@ GPUNVME_API int gpunvme_peer_reset(struct gpunvme_peer *peer);
  * Return: 0; -EINVAL: no such BAR number, empty, or not page aligned; -ERANGE: not within the BAR; -EOPNOTSUPP: the device lacks
  * that BAR, or it can be neither mapped nor exported; -ENODEV: the kernel took the device away; -EMFILE; -ENOMEM.
  */
-GPUNVME_API int gpunvme_mem_bar(struct gpunvme_gpu *gpu, struct gpunvme_peer *peer, unsigned bar, uint64_t offset, size_t len,
+GPUNVME_API int gpunvme_mem_bar(struct gpunvme_gpu *gpu, struct gpunvme_bar *bar, unsigned index, uint64_t offset, size_t len,
 				struct gpunvme_mem **mem);
 
 /*

@@ -31,8 +31,8 @@ enum gpunvme_queue_flags {
 	GPUNVME_QUEUE_NO_SELFTEST = 1u << 2, /* skip the self-test, which reads one block */
 	GPUNVME_QUEUE_FORWARD = 1u << 3,     /* a CPU thread rings the doorbells, as it does for threads that cannot access them */
 	GPUNVME_QUEUE_SERVED = 1u << 4,      /* a completion thread takes them (gpunvme_service_start(), gpunvme_poll_queue()) */
-	GPUNVME_QUEUE_CQE16 = 1u << 5,       /* 16-byte loads of completions arrive whole here, as gpunvme_gpu_litmus() found */
-	GPUNVME_QUEUE_NO_READBACK = 1u << 6, /* no SQE needs to be read back before its doorbell, as gpunvme_gpu_litmus() found */
+	GPUNVME_QUEUE_CQE16 = 1u << 5,       /* 16-byte loads of completions arrive whole here, as gpunvme_gpu_ordering_test() found */
+	GPUNVME_QUEUE_NO_READBACK = 1u << 6, /* no SQE needs to be read back before its doorbell, as gpunvme_gpu_ordering_test() found */
 	GPUNVME_QUEUE_VRAM = 1u << 7,        /* rings in memory of the GPU, or an error. Its buffers must lie there, too */
 	GPUNVME_QUEUE_LATENCY = 1u << 8,     /* keep a histogram of latencies (gpunvme_queue_get_latency()) */
 	GPUNVME_QUEUE_INVALIDATE = 1u << 9,  /* if memory of the GPU fails the self-test, try it again after
@@ -231,7 +231,7 @@ struct gpunvme_queue_info {
 	uint32_t stripe;     /* blocks of a volume. On one device 0, as the next two: see gpunvme_ns_get_info() */
 	uint32_t lba_size;   /* bytes */
 	uint64_t nblocks;
-	uint32_t qid;        /* of the first pair, as are depth, cq_depth and rung */
+	uint32_t qid;        /* of the first pair, as are depth, cq_depth and placement */
 	uint32_t depth;
 	uint32_t cq_depth;
 	uint32_t poison;     /* 0, or the errno that ended the first pair of those that have ended (positive) */
@@ -245,7 +245,7 @@ struct gpunvme_queue_info {
 	uint64_t completions;
 	uint64_t errors; /* completions with a status other than success */
 	/* "soft", "vfio-user", "vfio-host", "direct-db", "vram", "soft+vram", "cmb", "vram+cmb". With "+fwd" a CPU thread rings */
-	char rung[16];
+	char placement[16];
 };
 
 /**

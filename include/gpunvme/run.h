@@ -4,7 +4,7 @@
  * memory.
  *
  *   gpunvme_run_copy        one range of blocks. Waits
- *   gpunvme_run_batch       a list of commands of any kind, each with a status. Waits
+ *   gpunvme_run_commands       a list of commands of any kind, each with a status. Waits
  *   gpunvme_run_on_stream   a list of transfers of bytes, in the order of a stream of CUDA, HIP or CPU threads. Does not wait
  *   gpunvme_stream_create, _wait, _destroy   a stream of CPU threads
  *   gpunvme_landing_create, _create_striped, _destroy   memory of the host for data of targets that the drive cannot access
@@ -66,7 +66,7 @@ struct gpunvme_copy {
 GPUNVME_API int gpunvme_run_copy(struct gpunvme_gpu *gpu, const struct gpunvme_dq *dq, uint32_t queues,
 				 const struct gpunvme_dbuf *dbuf, struct gpunvme_copy *copy);
 
-struct gpunvme_batch_cmd {
+struct gpunvme_command {
 	uint64_t lba;     /* first block, in the view */
 	uint64_t offset;  /* bytes from the start of the buffer to its data, or to the 16 bytes of a deallocation */
 	uint32_t nblocks; /* any number, split as by gpunvme_read(). 0 for a flush */
@@ -75,21 +75,21 @@ struct gpunvme_batch_cmd {
 	int32_t status;   /* set: as the function of <gpunvme/device.h> returned. -GPUNVME_EAGAIN: its thread ended before it */
 };
 
-struct gpunvme_batch {
-	size_t size;    /* sizeof(struct gpunvme_batch) */
+struct gpunvme_commands {
+	size_t size;    /* sizeof(struct gpunvme_commands) */
 	uint32_t lanes; /* threads, 1 to 65536 */
 	uint32_t each;  /* commands of each thread, one after another. lanes * each: at most 16 Mi */
-	struct gpunvme_batch_cmd *cmd; /* the caller's: thread n has those from n * each on */
+	struct gpunvme_command *cmd; /* the caller's: thread n has those from n * each on */
 };
-#define GPUNVME_BATCH_INIT { sizeof(struct gpunvme_batch), 0, 0, NULL }
+#define GPUNVME_COMMANDS_INIT { sizeof(struct gpunvme_commands), 0, 0, NULL }
 
 /**
- * gpunvme_run_batch() - carry out a list of commands with threads of the library, and wait
+ * gpunvme_run_commands() - carry out a list of commands with threads of the library, and wait
  * @gpu:    the processor that runs the threads, as of the queues
  * @dq:     views of the queues
  * @queues: number of views
  * @dbuf:   the buffer of all commands. Parts of different threads must not overlap
- * @batch:  the commands, and their results
+ * @commands: the commands, and their results
  *
  * A thread goes on after an NVMe status, and after a command that is refused before it is in the queue. It ends with the first
  * command that ended with its queue or timed out. The call ends at the latest when its queues have moved nothing for the longest
@@ -104,8 +104,8 @@ struct gpunvme_batch {
  * - -ETIMEDOUT: the GPU does not end its kernel. Its threads may still use queues and buffer.
  * - -EIO: the GPU failed; -ENOMEM: no memory or no threads; -ECHILD.
  */
-GPUNVME_API int gpunvme_run_batch(struct gpunvme_gpu *gpu, const struct gpunvme_dq *dq, uint32_t queues,
-				  const struct gpunvme_dbuf *dbuf, struct gpunvme_batch *batch);
+GPUNVME_API int gpunvme_run_commands(struct gpunvme_gpu *gpu, const struct gpunvme_dq *dq, uint32_t queues,
+				     const struct gpunvme_dbuf *dbuf, struct gpunvme_commands *commands);
 
 /*
  * Transfers in the order of a stream, between a queue, a volume or a file and mapped memory. The library's kernel is enqueued on

@@ -60,14 +60,14 @@ static inline int gpunvme_fault_list(struct gpunvme_fault *list, uint32_t *count
 }
 
 /* Workloads, to measure what programs get: the library's kernel issues commands of one size for some time, on any threads. */
-enum gpunvme_load_flags {
-	GPUNVME_LOAD_WRITE = 1u << 0,  /* write what is in the buffer. Else read */
-	GPUNVME_LOAD_RANDOM = 1u << 1, /* random positions. Else in order, pass after pass */
+enum gpunvme_workload_flags {
+	GPUNVME_WORKLOAD_WRITE = 1u << 0,  /* write what is in the buffer. Else read */
+	GPUNVME_WORKLOAD_RANDOM = 1u << 1, /* random positions. Else in order, pass after pass */
 };
 
-struct gpunvme_load {
-	size_t size;      /* sizeof(struct gpunvme_load) */
-	uint32_t flags;   /* enum gpunvme_load_flags. An unknown bit is an error */
+struct gpunvme_workload {
+	size_t size;      /* sizeof(struct gpunvme_workload) */
+	uint32_t flags;   /* enum gpunvme_workload_flags. An unknown bit is an error */
 	uint32_t lanes;   /* threads, at most 65536, each with one command in flight. 0: 64 for each queue */
 	uint32_t nblocks; /* of one command. Positions are multiples of it */
 	uint32_t ms;      /* how long threads begin commands */
@@ -77,15 +77,15 @@ struct gpunvme_load {
 	uint64_t took_ns;   /* from the begin of the first thread to the end of the last */
 	uint64_t next;      /* `seed` of a workload that continues this one */
 };
-#define GPUNVME_LOAD_INIT { sizeof(struct gpunvme_load), 0, 0, 0, 0, 0, 0, 0, 0 }
+#define GPUNVME_WORKLOAD_INIT { sizeof(struct gpunvme_workload), 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /**
- * gpunvme_load_run() - issue commands for some time with threads of the library, and wait
+ * gpunvme_workload_run() - issue commands for some time with threads of the library, and wait
  * @gpu:    the processor that runs the threads, as of the queues
  * @dq:     views of the queues, all of the same blocks. Waves take turns with them
  * @queues: number of views
  * @dbuf:   the buffer, at least of one command. Its threads share it if it has no room for all, so its content is of no use
- * @load:   the workload, and its results
+ * @workload: the workload, and its results
  *
  * Any thread may call it, several at a time. A thread stops at its first failure.
  * Return:
@@ -97,8 +97,8 @@ struct gpunvme_load {
  * - -EXDEV: a queue or the buffer belongs to another GPU.
  * - -ETIMEDOUT: also if the GPU does not end its kernel; -EIO: the GPU failed; -ENOMEM; -ECHILD.
  */
-GPUNVME_API int gpunvme_load_run(struct gpunvme_gpu *gpu, const struct gpunvme_dq *dq, uint32_t queues,
-				 const struct gpunvme_dbuf *dbuf, struct gpunvme_load *load);
+GPUNVME_API int gpunvme_workload_run(struct gpunvme_gpu *gpu, const struct gpunvme_dq *dq, uint32_t queues,
+				     const struct gpunvme_dbuf *dbuf, struct gpunvme_workload *workload);
 
 /* Ways of gpunvme_gpu_coherence(). */
 enum gpunvme_coherence {
@@ -122,7 +122,7 @@ enum gpunvme_coherence {
 GPUNVME_API int gpunvme_gpu_coherence(struct gpunvme_gpu *gpu, enum gpunvme_coherence what);
 
 /**
- * gpunvme_dev_admin_rung() - run one admin command whose doorbell the caller rings
+ * gpunvme_dev_admin_doorbell() - run one admin command whose doorbell the caller rings
  * @dev:  an open device
  * @cmd:  as for gpunvme_dev_admin()
  * @page: its data, by gpunvme_mem_dbuf(): a page of the controller or more, of which it uses the first. NULL: no data
@@ -136,8 +136,8 @@ GPUNVME_API int gpunvme_gpu_coherence(struct gpunvme_gpu *gpu, enum gpunvme_cohe
  * Return: as gpunvme_dev_admin(); -EINVAL: @page is too small or not aligned; -ETIMEDOUT: also if the doorbell did not arrive, and
  * the device is dead then; what @ring returned.
  */
-GPUNVME_API int gpunvme_dev_admin_rung(struct gpunvme_dev *dev, const struct gpunvme_sqe *cmd, const struct gpunvme_dbuf *page,
-				       int (*ring)(void *ctx, uint32_t tail), void *ctx, uint32_t *result);
+GPUNVME_API int gpunvme_dev_admin_doorbell(struct gpunvme_dev *dev, const struct gpunvme_sqe *cmd, const struct gpunvme_dbuf *page,
+					   int (*ring)(void *ctx, uint32_t tail), void *ctx, uint32_t *result);
 
 /**
  * gpunvme_dev_export_doorbells() - export the doorbells of a device as a DMA-BUF, for another device to ring them

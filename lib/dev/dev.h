@@ -16,7 +16,7 @@
 #include "nvme/forward.h"
 #include "nvme/nvme.h"
 
-struct gnv_cache;
+struct gnv_mem_cache;
 struct gnv_mapping;
 struct gnv_placement;
 struct gnv_soft;
@@ -74,7 +74,7 @@ struct gpunvme_dev {
 		uint16_t incarnation;	     /* of the queue created last */
 	} queues;
 	struct {
-		struct gnv_cache *cache;    /* of what gpunvme_mem_get() has mapped */
+		struct gnv_mem_cache *cache;    /* of what gpunvme_mem_get() has mapped */
 		unsigned cmb_given;	    /* memories of users that lie in the controller (atomic) */
 		pthread_mutex_t place_lock; /* protects places; taken before those inside arenas and spaces */
 		struct gnv_placement *places;   /* of GPUs */

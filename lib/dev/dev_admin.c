@@ -88,8 +88,8 @@ GPUNVME_API int gpunvme_dev_admin(struct gpunvme_dev *dev, const struct gpunvme_
 	return ret;
 }
 
-GPUNVME_API int gpunvme_dev_admin_rung(struct gpunvme_dev *dev, const struct gpunvme_sqe *cmd, const struct gpunvme_dbuf *page,
-				       int (*ring)(void *ctx, uint32_t tail), void *ctx, uint32_t *result)
+GPUNVME_API int gpunvme_dev_admin_doorbell(struct gpunvme_dev *dev, const struct gpunvme_sqe *cmd, const struct gpunvme_dbuf *page,
+					   int (*ring)(void *ctx, uint32_t tail), void *ctx, uint32_t *result)
 {
 	const struct gnv_bell bell = { ring, ctx };
 	bool changes;
@@ -100,7 +100,7 @@ GPUNVME_API int gpunvme_dev_admin_rung(struct gpunvme_dev *dev, const struct gpu
 	ret = begin_change(dev, cmd, &changes);
 	if (ret)
 		return ret;
-	ret = gnv_features_admin_rung(&dev->nvme, cmd, page, &bell, result);
+	ret = gnv_features_admin_doorbell(&dev->nvme, cmd, page, &bell, result);
 	end_change(dev, changes);
 	return ret;
 }

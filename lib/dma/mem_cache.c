@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "dma/cache_end.h"
+#include "dma/mem_cache_end.h"
 #include "dma/mem_map.h"
 #include "util/bits.h"
 #include "util/checked.h"
@@ -34,7 +34,7 @@ static bool same_alloc(const struct gnv_alloc *a, const struct gnv_alloc *b)
 static void choose_range(struct gnv_cached *entry, uintptr_t from, uintptr_t to)
 {
 	const struct gnv_alloc *alloc = &entry->alloc;
-	struct gnv_cache *cache = entry->cache;
+	struct gnv_mem_cache *cache = entry->cache;
 	struct gnv_cached *other;
 	uintptr_t at;
 
@@ -44,7 +44,7 @@ static void choose_range(struct gnv_cached *entry, uintptr_t from, uintptr_t to)
 		widen(entry, gnv_max(from & ~(uintptr_t)(PART - 1), alloc->base & ~(cache->page - 1)),
 		      gnv_min(gnv_align_up(to, PART), gnv_align_up(alloc->base + alloc->len, cache->page)));
 	pthread_mutex_lock(&cache->lock);
-	for (at = entry->from; (other = gnv_cache_overlap(cache, entry->gpu, at, entry->to)); at = other->to) {
+	for (at = entry->from; (other = gnv_mem_cache_overlap(cache, entry->gpu, at, entry->to)); at = other->to) {
 		if (!same_alloc(&other->alloc, alloc))
 			continue; /* of one that is not there any more */
 		if (!alloc->base && !(entry->kept && other->kept))
@@ -77,16 +77,16 @@ static void lend(struct gnv_cached *entry, uintptr_t from, struct gpunvme_mem_us
 	use->dbuf = entry->dbuf;
 }
 
-static bool hit(struct gnv_cache *cache, struct gpunvme_gpu *gpu, uintptr_t from, uintptr_t to, struct gpunvme_mem_use *use)
+static bool hit(struct gnv_mem_cache *cache, struct gpunvme_gpu *gpu, uintptr_t from, uintptr_t to, struct gpunvme_mem_use *use)
 {
 	struct gnv_cached *entry;
 	bool good;
 
 	pthread_mutex_lock(&cache->lock);
-	entry = gnv_cache_find(cache, gpu, from, to);
+	entry = gnv_mem_cache_find(cache, gpu, from, to);
 	good = entry && (!entry->alloc.tag || gpu->ops->mem_same(gpu, (void *)from, &entry->alloc));
 	if (good) {
-		gnv_cache_use(cache, entry);
+		gnv_mem_cache_use(cache, entry);
 		lend(entry, from, use);
 		cache->info.hits++;
 	} else if (entry) { /* to be replaced */
@@ -99,16 +99,16 @@ static bool hit(struct gnv_cache *cache, struct gpunvme_gpu *gpu, uintptr_t from
 /* Return: 0; negative, the entry is not in the table. */
 static int list(struct gnv_cached *entry, uintptr_t from, struct gpunvme_mem_use *use)
 {
-	struct gnv_cache *cache = entry->cache;
+	struct gnv_mem_cache *cache = entry->cache;
 	int ret;
 
 	pthread_mutex_lock(&cache->lock);
-	ret = gnv_cache_reserve(cache);
+	ret = gnv_mem_cache_reserve(cache);
 	if (!ret && entry->freed)
 		ret = gnv_fail(-EFAULT, "the memory was freed while it was being mapped");
 	if (!ret) {
 		entry->users = 1;
-		gnv_cache_list(cache, entry);
+		gnv_mem_cache_list(cache, entry);
 		cache->holders++;
 		cache->info.misses++;
 		lend(entry, from, use);
@@ -128,7 +128,7 @@ static int fill(struct gnv_cached *entry, struct gpunvme_dev *dev, uintptr_t fro
 	if (ret)
 		goto unwatch;
 	entry->mem->cached = entry;
-	gnv_cache_end_overlap(entry->cache, gpu, entry->from, entry->to);
+	gnv_mem_cache_end_overlap(entry->cache, gpu, entry->from, entry->to);
 	ret = list(entry, from, use);
 	if (!ret)
 		return 0;
@@ -147,7 +147,7 @@ static int make(struct gpunvme_gpu *gpu, struct gpunvme_dev *dev, uintptr_t from
 
 	if (!entry)
 		return gnv_fail(-ENOMEM, "out of memory");
-	*entry = (struct gnv_cached){ .gpu = gpu, .cache = dev->dma.cache, .kept = keep, .alloc.freed = gnv_cache_freed };
+	*entry = (struct gnv_cached){ .gpu = gpu, .cache = dev->dma.cache, .kept = keep, .alloc.freed = gnv_mem_cache_freed };
 	ret = fill(entry, dev, from, to, use);
 	if (ret)
 		free(entry);
@@ -173,20 +173,20 @@ static int renew(struct gpunvme_mem_use *use)
 static int miss(struct gpunvme_gpu *gpu, struct gpunvme_dev *dev, uintptr_t from, uintptr_t to, bool keep,
 		struct gpunvme_mem_use *use)
 {
-	struct gnv_cache *cache = dev->dma.cache;
+	struct gnv_mem_cache *cache = dev->dma.cache;
 	bool found;
 	int ret;
 
 	pthread_mutex_lock(&cache->making);
 	pthread_mutex_lock(&cache->lock);
-	gnv_cache_end_gone(cache);
+	gnv_mem_cache_end_gone(cache);
 	pthread_mutex_unlock(&cache->lock);
 	found = hit(cache, gpu, from, to, use);
 	ret = found ? 0 : make(gpu, dev, from, to, keep, use);
 	pthread_mutex_unlock(&cache->making);
 	if (found)
 		ret = renew(use);
-	gnv_cache_evict(cache);
+	gnv_mem_cache_evict(cache);
 	return ret;
 }
 
@@ -217,7 +217,7 @@ GPUNVME_API int gpunvme_mem_get(struct gpunvme_gpu *gpu, struct gpunvme_dev *dev
 GPUNVME_API int gpunvme_mem_put(struct gpunvme_mem_use *use)
 {
 	struct gnv_cached *entry;
-	struct gnv_cache *cache;
+	struct gnv_mem_cache *cache;
 	bool last, over;
 	int ret = 0;
 
@@ -232,27 +232,27 @@ GPUNVME_API int gpunvme_mem_put(struct gpunvme_mem_use *use)
 	pthread_mutex_lock(&cache->lock);
 	last = entry->users == 1 && !(entry->listed && entry->kept);
 	if (last && entry->listed)
-		gnv_cache_unlist(cache, entry);
+		gnv_mem_cache_unlist(cache, entry);
 	if (!last)
-		gnv_cache_unuse(cache, entry);
-	over = !last && gnv_cache_victim(cache);
+		gnv_mem_cache_unuse(cache, entry);
+	over = !last && gnv_mem_cache_victim(cache);
 	cache->holders += over; /* the device may be closed, and take it along */
 	pthread_mutex_unlock(&cache->lock);
 	if (last)
-		ret = gnv_cache_retire(cache, entry);
+		ret = gnv_mem_cache_retire(cache, entry);
 	else if (over)
-		gnv_cache_evict_last(cache);
+		gnv_mem_cache_evict_last(cache);
 	if (!ret)
 		memset(use, 0, sizeof(*use));
 	return ret;
 }
 
-static bool any_left(struct gnv_cache *cache, uintptr_t from, uintptr_t to)
+static bool any_left(struct gnv_mem_cache *cache, uintptr_t from, uintptr_t to)
 {
 	const struct gnv_cached *entry;
 
 	pthread_mutex_lock(&cache->lock);
-	gnv_cache_end_gone(cache);
+	gnv_mem_cache_end_gone(cache);
 	for (entry = cache->gone.oldest; entry && !(entry->from < to && entry->to > from); entry = entry->newer)
 		;
 	pthread_mutex_unlock(&cache->lock);
@@ -267,7 +267,7 @@ GPUNVME_API int gpunvme_mem_cache_forget(struct gpunvme_dev *dev, void *ptr, siz
 		return gnv_fail(-EINVAL, "gpunvme_mem_cache_forget: no device, or %p and %zu bytes are no memory", ptr, len);
 	if (gnv_foreign(dev->process))
 		return -ECHILD;
-	gnv_cache_end_overlap(dev->dma.cache, NULL, from, to);
+	gnv_mem_cache_end_overlap(dev->dma.cache, NULL, from, to);
 	if (!any_left(dev->dma.cache, from, to))
 		return 0;
 	return gnv_fail(-EBUSY, "some of the memory is in use, or the controller may still write to it; call gpunvme_mem_put() "
@@ -283,7 +283,7 @@ GPUNVME_API int gpunvme_mem_cache_set_limit(struct gpunvme_dev *dev, uint64_t by
 	pthread_mutex_lock(&dev->dma.cache->lock);
 	dev->dma.cache->info.limit = bytes;
 	pthread_mutex_unlock(&dev->dma.cache->lock);
-	gnv_cache_evict(dev->dma.cache);
+	gnv_mem_cache_evict(dev->dma.cache);
 	return 0;
 }
 
@@ -295,25 +295,25 @@ GPUNVME_API int gpunvme_mem_cache_get_info(struct gpunvme_dev *dev, struct gpunv
 	if (ret)
 		return ret;
 	pthread_mutex_lock(&dev->dma.cache->lock);
-	gnv_cache_describe(dev->dma.cache, &now);
+	gnv_mem_cache_describe(dev->dma.cache, &now);
 	pthread_mutex_unlock(&dev->dma.cache->lock);
 	return gnv_info_copy(info, &now, gpunvme_mem_cache_info);
 }
 
 /* ---- The end of the device ---- */
 
-void gnv_cache_close(struct gnv_cache *cache)
+void gnv_mem_cache_close(struct gnv_mem_cache *cache)
 {
 	pthread_mutex_lock(&cache->lock);
 	cache->closing = true;
 	pthread_mutex_unlock(&cache->lock);
 }
 
-void gnv_cache_end(struct gnv_cache *cache)
+void gnv_mem_cache_end(struct gnv_mem_cache *cache)
 {
-	gnv_cache_end_overlap(cache, NULL, 0, UINTPTR_MAX);
+	gnv_mem_cache_end_overlap(cache, NULL, 0, UINTPTR_MAX);
 	pthread_mutex_lock(&cache->lock);
-	gnv_cache_end_gone(cache);
+	gnv_mem_cache_end_gone(cache);
 	cache->holders--;
-	gnv_cache_unlock(cache);
+	gnv_mem_cache_unlock(cache);
 }

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 
 #include "dev/watchdog.h"
-#include "dma/cache_table.h"
+#include "dma/mem_cache_table.h"
 #include "nvme/cmb.h"
 #include "nvme/features.h"
 #include "nvme/hmb.h"
@@ -65,7 +65,7 @@ static int teardown(struct gpunvme_dev *dev)
 	if (ret)
 		return ret;
 	gnv_deferred_free_all(dev);
-	gnv_cache_end(dev->dma.cache);
+	gnv_mem_cache_end(dev->dma.cache);
 	gnv_forward_fini(&dev->forward);
 	gnv_admin_fini(&dev->nvme.admin);
 	gnv_placement_free_all(dev);
@@ -148,12 +148,12 @@ static int prepare(struct gpunvme_dev *dev)
 	if (!ret)
 		ret = let_loose(dev);
 	if (!ret)
-		ret = gnv_cache_create(port->bar0->page, &dev->dma.cache);
+		ret = gnv_mem_cache_create(port->bar0->page, &dev->dma.cache);
 	if (ret)
 		return ret;
 	ret = gnv_arena_create(port->space, dev->nvme.ctrl.page_size, NULL, &dev->nvme.log, &dev->nvme.arena);
 	if (ret)
-		gnv_cache_destroy(dev->dma.cache);
+		gnv_mem_cache_destroy(dev->dma.cache);
 	return ret;
 }
 
@@ -374,7 +374,7 @@ GPUNVME_API int gpunvme_dev_close(struct gpunvme_dev *dev)
 	gnv_async_stop(dev);
 	gnv_watchdog_stop(dev);
 	dev->closing = true;
-	gnv_cache_close(dev->dma.cache);
+	gnv_mem_cache_close(dev->dma.cache);
 	gnv_internal_close(dev);
 	gnv_qp_drop_old(dev, NULL);
 	for (qp = gnv_qp_first(dev); qp; qp = next) {

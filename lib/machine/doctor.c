@@ -71,22 +71,22 @@ static void check_memory(struct gnv_report *report)
 	gnv_report_limit(report, "memlock", ret, "enough memory may be locked");
 }
 
-/* With the port open: what peers can do. None of it stops an open. */
-static void check_peers(struct gnv_report *report, struct gnv_port *port)
+/* With the port open: what other devices can do. None of it stops an open. */
+static void check_export(struct gnv_report *report, struct gnv_port *port)
 {
 	const size_t page = port->bar0->page;
 	const uint64_t offset = GPUNVME_REG_DOORBELLS & ~(uint64_t)(page - 1);
 	int fd, ret = port->ops->export_bar0(port, offset, page, &fd);
 
-	gnv_report_limit(report, "doorbell-export", ret, "the doorbells can be exported to a peer");
+	gnv_report_limit(report, "doorbell-export", ret, "the doorbells can be exported to another device");
 	if (ret) {
-		gnv_report_skip(report, "peer-memory", "not asked, for lack of an export");
+		gnv_report_skip(report, "bar-memory", "not asked, for lack of an export");
 		return;
 	}
 	ret = gnv_port_map_export(port, fd, page);
-	gnv_report_limit(report, "peer-memory", ret, "a BAR of another device can hold rings and data");
+	gnv_report_limit(report, "bar-memory", ret, "a BAR of another device can hold rings and data");
 	if (ret)
-		gnv_report_skip(report, "gpu-memory", "not asked, as peer-memory fails");
+		gnv_report_skip(report, "gpu-memory", "not asked, as bar-memory fails");
 	else if (port->space->by_dmabuf)
 		gnv_report_limit(report, "gpu-memory", gnv_port_takes_foreign(port),
 				 "IOMMUFD takes a GPU's memory from a driver that offers it");
@@ -131,10 +131,10 @@ static void try_open(struct gnv_report *report, const struct gnv_pci *pci)
 	gnv_report_add(report, "open", ret, ret ? "" : fine); /* isolated interrupts and other users are the kernel's to judge */
 	if (ret) {
 		gnv_report_skip(report, "doorbell-export", "not asked, because it cannot be opened");
-		gnv_report_skip(report, "peer-memory", "not asked, because it cannot be opened");
+		gnv_report_skip(report, "bar-memory", "not asked, because it cannot be opened");
 		return;
 	}
-	check_peers(report, port);
+	check_export(report, port);
 	check_persistent(report, port);
 	port->ops->close(port);
 }
@@ -185,7 +185,7 @@ static void examine(struct gnv_report *report, const struct gnv_pci *pci)
 	check_memory(report);
 	if (report->ret) {
 		for (unsigned i = 0; i < 5; i++) {
-			static const char *const names[] = { "iommufd", "type1", "open", "doorbell-export", "peer-memory" };
+			static const char *const names[] = { "iommufd", "type1", "open", "doorbell-export", "bar-memory" };
 
 			gnv_report_skip(report, names[i], "not asked, because of the failure above");
 		}

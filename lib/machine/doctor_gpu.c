@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The predicates of running lanes on a GPU, one by one: what the kernel shows of it, what its runtime does, and how far a queue of
- * a controller climbs.
+ * a controller gets.
  * Invariant: what is asked here is what gpunvme_gpu_open() and gpunvme_queue_create() ask, by the same functions.
  */
 #include <errno.h>
@@ -32,7 +32,7 @@ struct patient {
 	const char *controller; /* URI, or NULL */
 	const struct gpunvme_gpu_entry *about;
 	struct gpunvme_gpu *gpu; /* NULL: it could not be opened */
-	char climbed[256];	 /* why a queue did not climb higher */
+	char better[256];	 /* why a queue got no better placement */
 };
 
 /* ---- What the kernel shows ---- */
@@ -193,7 +193,7 @@ static int export_memory(struct gpunvme_gpu *gpu)
 	return ret;
 }
 
-/* ---- How far queues climb, from what the library logs meanwhile ---- */
+/* ---- Which placement queues get, from what the library logs meanwhile ---- */
 
 /* One of the ways to the doorbells; what is said of it last counts. @why: NULL: it works. */
 static void note_way(struct patient *p, const char *way, const char *why)
@@ -225,21 +225,21 @@ static void hear_gpu(void *ctx, enum gpunvme_log_level level, const char *text)
 		note_way(ctx, way + strlen(late), text);
 }
 
-/* "rung A does not work, trying B: why" and "queue N: a CPU thread rings the doorbells: why" */
+/* "placement A does not work, trying B: why" and "queue N: a CPU thread rings the doorbells: why" */
 static void hear_dev(void *ctx, enum gpunvme_log_level level, const char *text)
 {
 	static const char forwarded[] = "a CPU thread rings the doorbells: ";
 	struct patient *p = ctx;
-	const char *why = strncmp(text, "rung ", 5) ? NULL : strstr(text, ": ");
+	const char *why = strncmp(text, "placement ", 10) ? NULL : strstr(text, ": ");
 
 	(void)level;
 	if (why)
-		snprintf(p->climbed, sizeof(p->climbed), "%s", why + 2);
-	else if (!p->climbed[0] && strstr(text, forwarded))
-		snprintf(p->climbed, sizeof(p->climbed), "%s", strstr(text, forwarded));
+		snprintf(p->better, sizeof(p->better), "%s", why + 2);
+	else if (!p->better[0] && strstr(text, forwarded))
+		snprintf(p->better, sizeof(p->better), "%s", strstr(text, forwarded));
 }
 
-static int climb(struct patient *p, struct gpunvme_dev *dev, char *fine, size_t size)
+static int try_queue(struct patient *p, struct gpunvme_dev *dev, char *fine, size_t size)
 {
 	struct gpunvme_queue_info info = { .size = sizeof(info) };
 	struct gpunvme_queue *qp;
@@ -249,11 +249,11 @@ static int climb(struct patient *p, struct gpunvme_dev *dev, char *fine, size_t 
 		return ret < 0 ? ret : gnv_fail(-EIO, "a queue cannot be created: %s", gpunvme_strerror(ret));
 	gpunvme_queue_get_info(qp, &info);
 	gpunvme_queue_destroy(qp);
-	snprintf(fine, size, "queues reach rung %s", info.rung);
-	return p->climbed[0] ? gnv_fail(-EOPNOTSUPP, "queues reach rung %s and none above: %s", info.rung, p->climbed) : 0;
+	snprintf(fine, size, "queues get placement %s", info.placement);
+	return p->better[0] ? gnv_fail(-EOPNOTSUPP, "queues get placement %s and no better one: %s", info.placement, p->better) : 0;
 }
 
-static void examine_rung(struct patient *p)
+static void examine_placement(struct patient *p)
 {
 	struct gpunvme_dev_opts opts = GPUNVME_DEV_OPTS_INIT;
 	struct gpunvme_dev *dev;
@@ -263,28 +263,28 @@ static void examine_rung(struct patient *p)
 	opts.log = hear_dev;
 	opts.log_ctx = p;
 	if (!p->controller || gpunvme_dev_open(p->controller, &opts, &dev)) {
-		gnv_report_skip(p->report, "rung",
+		gnv_report_skip(p->report, "placement",
 				p->controller ? "not asked, because the controller cannot be opened" : "no controller was named");
 		return;
 	}
-	ret = climb(p, dev, fine, sizeof(fine));
+	ret = try_queue(p, dev, fine, sizeof(fine));
 	if (fine[0])
-		gnv_report_limit(p->report, "rung", ret, fine);
+		gnv_report_limit(p->report, "placement", ret, fine);
 	else
-		gnv_report_add(p->report, "rung", ret, fine);
+		gnv_report_add(p->report, "placement", ret, fine);
 	gpunvme_dev_close(dev);
 }
 
 static void examine_memory(struct patient *p)
 {
 	gnv_report_limit(p->report, "vram-export", export_memory(p->gpu), "its memory can be offered to a controller");
-	examine_rung(p);
+	examine_placement(p);
 }
 
 /* Of the last predicates the first `asked` were. */
 static void skip_rest(struct patient *p, unsigned asked, const char *why)
 {
-	static const char *const names[] = { "kernel", "vram-export", "rung" };
+	static const char *const names[] = { "kernel", "vram-export", "placement" };
 	unsigned i;
 
 	for (i = asked; i < GNV_ARRAY_LEN(names); i++)

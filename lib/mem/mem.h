@@ -20,7 +20,7 @@
 /* Flags of memory that an AMD GPU has from another than its lanes' runtime; one at a time. */
 #define GNV_MEM_VENDOR ((uint32_t)(GPUNVME_MEM_HIP | GPUNVME_MEM_DRM))
 
-struct gnv_cached;  /* dma/cache_table.h */
+struct gnv_cached;  /* dma/mem_cache_table.h */
 struct gnv_mapping; /* of this memory to one device; dma/mapping.h */
 
 /* Told when the device in whose BAR the memory lies takes it away. */

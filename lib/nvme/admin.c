@@ -262,7 +262,7 @@ static int check_usable(const struct gnv_admin *admin)
 	return gnv_ctrl_check(admin->ctrl);
 }
 
-int gnv_admin_run_rung(struct gnv_admin *admin, const struct gpunvme_sqe *cmd, const struct gnv_bell *bell, uint32_t *result)
+int gnv_admin_run_doorbell(struct gnv_admin *admin, const struct gpunvme_sqe *cmd, const struct gnv_bell *bell, uint32_t *result)
 {
 	struct gpunvme_sqe sqe = *cmd;
 	int ret;

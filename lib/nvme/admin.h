@@ -73,9 +73,9 @@ struct gnv_bell {
 };
 
 /*
- * gnv_admin_run_rung() - the same for a command whose data pointer is the caller's, and whose doorbell @bell rings
+ * gnv_admin_run_doorbell() - the same for a command whose data pointer is the caller's, and whose doorbell @bell rings
 * Return: as gnv_admin_run(); or an error of @bell: it did not ring.
  */
-int gnv_admin_run_rung(struct gnv_admin *admin, const struct gpunvme_sqe *cmd, const struct gnv_bell *bell, uint32_t *result);
+int gnv_admin_run_doorbell(struct gnv_admin *admin, const struct gpunvme_sqe *cmd, const struct gnv_bell *bell, uint32_t *result);
 
 #endif

@@ -129,8 +129,8 @@ int gnv_features_admin(struct gnv_nvme *nvme, const struct gpunvme_sqe *cmd, voi
 	return ret;
 }
 
-int gnv_features_admin_rung(struct gnv_nvme *nvme, const struct gpunvme_sqe *cmd, const struct gpunvme_dbuf *page,
-			    const struct gnv_bell *bell, uint32_t *result)
+int gnv_features_admin_doorbell(struct gnv_nvme *nvme, const struct gpunvme_sqe *cmd, const struct gpunvme_dbuf *page,
+				const struct gnv_bell *bell, uint32_t *result)
 {
 	struct gpunvme_sqe sqe;
 	int ret;
@@ -147,7 +147,7 @@ int gnv_features_admin_rung(struct gnv_nvme *nvme, const struct gpunvme_sqe *cmd
 	sqe.prp2 = 0;
 	if (sets(&sqe))
 		gnv_settings_begin(nvme);
-	ret = gnv_admin_run_rung(&nvme->admin, &sqe, bell, result);
+	ret = gnv_admin_run_doorbell(&nvme->admin, &sqe, bell, result);
 	if (sets(&sqe))
 		gnv_settings_end(nvme, &sqe, NULL, page ? nvme->ctrl.page_size : 0, ret);
 	return ret;

@@ -21,13 +21,13 @@ int gnv_features_queues(struct gnv_nvme *nvme, uint32_t want, uint32_t *granted)
 int gnv_features_arbitration(struct gnv_nvme *nvme, uint32_t recommended);
 
 /*
- * As gpunvme_dev_admin(), gpunvme_dev_admin_rung(), gpunvme_dev_log_page() and gpunvme_ns_get_feature(), _set_feature(), with
+ * As gpunvme_dev_admin(), gpunvme_dev_admin_doorbell(), gpunvme_dev_log_page() and gpunvme_ns_get_feature(), _set_feature(), with
  * pointers that are not NULL; of a feature of no namespace @nsid is 0.
  */
 int gnv_features_admin(struct gnv_nvme *nvme, const struct gpunvme_sqe *cmd, void *buf, size_t len, bool to_device,
 		       uint32_t *result);
-int gnv_features_admin_rung(struct gnv_nvme *nvme, const struct gpunvme_sqe *cmd, const struct gpunvme_dbuf *page,
-			    const struct gnv_bell *bell, uint32_t *result);
+int gnv_features_admin_doorbell(struct gnv_nvme *nvme, const struct gpunvme_sqe *cmd, const struct gpunvme_dbuf *page,
+				const struct gnv_bell *bell, uint32_t *result);
 int gnv_features_log_page(struct gnv_nvme *nvme, uint8_t lid, uint32_t nsid, void *buf, size_t len);
 int gnv_features_get(struct gnv_nvme *nvme, uint32_t nsid, uint8_t fid, uint32_t *value);
 int gnv_features_set(struct gnv_nvme *nvme, uint32_t nsid, uint8_t fid, uint32_t value);

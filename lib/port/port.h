@@ -43,7 +43,7 @@ struct gnv_port_ops {
 	 */
 	int (*reset)(struct gnv_port *port);
 	/*
-	 * Part of BAR0 as a DMA-BUF, for a peer. Return: 0; -EOPNOTSUPP; -ENODEV; another negative errno; gnv_fail() has the
+	 * Part of BAR0 as a DMA-BUF, for another device. Return: 0; -EOPNOTSUPP; -ENODEV; another negative errno; gnv_fail() has the
 	 * sentence.
 	 */
 	int (*export_bar0)(struct gnv_port *port, uint64_t offset, size_t len, int *fd);
@@ -74,7 +74,7 @@ struct gnv_port {
 	struct gnv_log log; /* for messages of its threads */
 	struct gpunvme_mem *bar0;
 	struct gnv_space *space;
-	const char *rung;  /* as gpunvme_queue_info.rung, for threads that access BAR0 and host memory directly */
+	const char *placement;  /* as gpunvme_queue_info.placement, for threads that access BAR0 and host memory directly */
 	uint32_t queues;   /* I/O queue pairs to request by default, or 0: the library's choice */
 	bool far_rings;    /* of software: its I/O queues may lie in memory of a GPU that has no CPU address */
 	bool remote;       /* BAR0 is a device's, not memory of the host */

@@ -326,7 +326,7 @@ int gnv_port_soft_open(struct gnv_uri *uri, const struct gnv_port *share, const 
 	wrap_bar(ps);
 	ps->port.ops = &soft_ops;
 	ps->port.bar0 = &ps->bar0;
-	ps->port.rung = "soft";
+	ps->port.placement = "soft";
 	snprintf(ps->port.reset_name, sizeof(ps->port.reset_name), "function");
 	ps->port.vendor = vendor;
 	ps->port.device = device;

@@ -252,7 +252,7 @@ static void describe(struct port_user *pu, const struct gnv_log *log, const char
 	port->log = *log;
 	port->ops = &user_ops;
 	port->bar0 = &pu->ud.bar0;
-	port->rung = "vfio-user";
+	port->placement = "vfio-user";
 	for (i = 0; i < GNV_ARRAY_LEN(port->medium); i++)
 		port->medium[i].kind = GPUNVME_MEDIUM_PROCESS;
 	port->vendor = pu->ud.vendor;

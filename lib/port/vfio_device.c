@@ -299,7 +299,7 @@ int gnv_port_vfio_open(const struct gnv_vfio_way *way, const struct gnv_pci *pci
 	pv->port.log = *log;
 	pv->port.ops = way->ops;
 	pv->port.bar0 = &pv->bar0;
-	pv->port.rung = "vfio-host";
+	pv->port.placement = "vfio-host";
 	pv->port.remote = true;
 	snprintf(pv->port.address, sizeof(pv->port.address), "%s", pci->bdf);
 	pv->port.vendor = pci->vendor;

@@ -11,7 +11,7 @@
 /* The best of the rounds is what nothing disturbed. */
 static int time_reads(struct gnv_qp *qp, const struct gpunvme_dbuf *dbuf, uint64_t *best)
 {
-	struct gpunvme_load load = GPUNVME_LOAD_INIT;
+	struct gpunvme_workload load = GPUNVME_WORKLOAD_INIT;
 	struct gpunvme_dq dq;
 	int ret = gnv_qp_view(qp, NULL, &dq);
 
@@ -19,7 +19,7 @@ static int time_reads(struct gnv_qp *qp, const struct gpunvme_dbuf *dbuf, uint64
 		return ret;
 	load.lanes = load.nblocks = 1;
 	load.ms = ROUND_MS;
-	ret = gpunvme_load_run(qp->gpu, &dq, 1, dbuf, &load);
+	ret = gpunvme_workload_run(qp->gpu, &dq, 1, dbuf, &load);
 	if (!ret && load.commands)
 		*best = gnv_min(*best, load.took_ns / load.commands);
 	return ret;

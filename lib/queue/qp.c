@@ -103,7 +103,7 @@ static int set_sizes(struct gnv_qp *qp, const struct gpunvme_queue_opts *opts)
 	if (opts->flags & GPUNVME_QUEUE_CMB && qp->dev->nvme.port->remote && qp->gpu->info.kind != GPUNVME_GPU_CPU &&
 	    !(opts->flags & GPUNVME_QUEUE_NO_READBACK))
 		return gnv_fail(-EOPNOTSUPP, "commands in the drive's memory may overtake what lanes of a GPU have stored for them; leave "
-				"GPUNVME_QUEUE_CMB out, or add GPUNVME_QUEUE_NO_READBACK where a litmus test has shown that nothing overtakes");
+				"GPUNVME_QUEUE_CMB out, or add GPUNVME_QUEUE_NO_READBACK where an ordering test has shown that nothing overtakes");
 	qp->depth = opts->depth ? opts->depth : 1u << gnv_log2(gnv_min(DEPTH_AUTO, max));
 	if (!gnv_is_pow2(qp->depth) || qp->depth < 2 || qp->depth > max)
 		return gnv_fail(-EINVAL, "a queue depth of %u is not possible: it must be a power of two from 2 to %u", qp->depth,

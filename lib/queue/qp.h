@@ -108,8 +108,8 @@ void gnv_qp_state_read(const struct gnv_qp *qp, struct gpunvme_dq_state *state);
 /* Everything but the self-test, of a queue whose dev, gpu and local are set. On failure gnv_qp_abandon(). */
 int gnv_qp_bring_up(struct gnv_qp *qp, const struct gpunvme_queue_opts *opts);
 
-/* Its rung, as in gpunvme_queue_info. */
-void gnv_qp_rung(const struct gnv_qp *qp, char *rung, size_t size);
+/* Its placement, as in gpunvme_queue_info. */
+void gnv_qp_placement(const struct gnv_qp *qp, char *placement, size_t size);
 /* Memory, an identifier, and existence on the controller. On failure gnv_qp_abandon() takes back what was done. */
 int gnv_qp_place(struct gnv_qp *qp);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Which way a queue takes: the ladder. From the top: rings and data in the GPU's memory; in the host's, with doorbells that the
- * lanes ring; the same, rung by a CPU thread. Only a self-test says that a way works, so without one the top is not tried. A queue
- * in the drive's memory, where it is asked for, is above these, or not taken at all, as it was measured.
+ * The placement of a queue, in this fallback order: rings and data in the GPU's memory; in the host's, with doorbells that the
+ * lanes ring; the same, with doorbells that a CPU thread rings. Only a self-test says that a placement works, so without one the
+ * first is not tried. A queue in the drive's memory, where it is asked for, comes before these, or not at all, as it was measured.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -13,15 +13,15 @@
 #include "queue/cmb_probe.h"
 #include "util/bits.h"
 
-struct rung {
+struct place {
 	bool local;   /* rings and data in the GPU's memory */
 	bool forward; /* a CPU thread rings */
 };
 
-void gnv_qp_rung(const struct gnv_qp *qp, char *rung, size_t size)
+void gnv_qp_placement(const struct gnv_qp *qp, char *placement, size_t size)
 {
 	const struct gnv_port *port = qp->dev->nvme.port;
-	const char *name = port->rung;
+	const char *name = port->placement;
 
 	if (qp->flags & GPUNVME_QUEUE_CMB)
 		name = qp->local ? "vram+cmb" : "cmb";
@@ -29,10 +29,10 @@ void gnv_qp_rung(const struct gnv_qp *qp, char *rung, size_t size)
 		name = "vram";
 	else if (port->remote && !qp->bells.cpu && qp->gpu->info.kind != GPUNVME_GPU_CPU)
 		name = "direct-db";
-	snprintf(rung, size, "%.9s%s%s", name, qp->local && !port->remote ? "+vram" : "", qp->bells.cpu ? "+fwd" : "");
+	snprintf(placement, size, "%.9s%s%s", name, qp->local && !port->remote ? "+vram" : "", qp->bells.cpu ? "+fwd" : "");
 }
 
-static int attempt(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, const struct gpunvme_queue_opts *user, struct rung rung,
+static int attempt(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, const struct gpunvme_queue_opts *user, struct place place,
 		   struct gnv_qp **out)
 {
 	struct gnv_selftest test = { { NULL }, { NULL } };
@@ -43,11 +43,11 @@ static int attempt(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, const struc
 
 	if (!qp)
 		return gnv_fail(-ENOMEM, "out of memory");
-	opts.flags |= rung.forward ? (uint32_t)GPUNVME_QUEUE_FORWARD : 0;
+	opts.flags |= place.forward ? (uint32_t)GPUNVME_QUEUE_FORWARD : 0;
 	qp->node.ops = &gnv_qp_ops;
 	qp->dev = dev;
 	qp->gpu = gnv_gpu_get(gpu);
-	qp->local = rung.local;
+	qp->local = place.local;
 	pthread_mutex_lock(&dev->queues_lock); /* the watchdog sees it when it is finished */
 	gnv_qp_sweep(dev);
 	ret = gnv_qp_bring_up(qp, &opts);
@@ -71,62 +71,62 @@ static int attempt(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, const struc
  * An owner of an RX 7900 XTX saw old completions in uncached memory until the GPU's translations were invalidated. Where the user
  * allows it, rings in GPU memory are tried again after that.
  */
-static int attempt_twice(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, const struct gpunvme_queue_opts *opts, struct rung rung,
-			 struct gnv_qp **out)
+static int attempt_twice(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, const struct gpunvme_queue_opts *opts,
+			 struct place place, struct gnv_qp **out)
 {
-	int ret = attempt(dev, gpu, opts, rung, out);
+	int ret = attempt(dev, gpu, opts, place, out);
 	const struct gnv_message cause = gnv_message();
 
-	if (!(opts->flags & GPUNVME_QUEUE_INVALIDATE) || !rung.local || (ret != -EIO && ret != -ETIMEDOUT))
+	if (!(opts->flags & GPUNVME_QUEUE_INVALIDATE) || !place.local || (ret != -EIO && ret != -ETIMEDOUT))
 		return ret;
 	if (gpu->ops->coherence(gpu, GPUNVME_COHERENCE_INVALIDATE)) {
 		gnv_log(&dev->nvme.log, GPUNVME_LOG_WARN, "the GPU's translations are not invalidated: %s", gpunvme_errmsg());
 		return gnv_fail(ret, "%s", cause.text);
 	}
-	gnv_log(&dev->nvme.log, GPUNVME_LOG_WARN, "the GPU's translations were invalidated, and rung vram is tried again: %s",
+	gnv_log(&dev->nvme.log, GPUNVME_LOG_WARN, "the GPU's translations were invalidated, and placement vram is tried again: %s",
 		cause.text);
-	return attempt(dev, gpu, opts, rung, out);
+	return attempt(dev, gpu, opts, place, out);
 }
 
-/* The ways to try, best first. */
-static unsigned ladder(const struct gpunvme_dev *dev, const struct gpunvme_gpu *gpu, uint32_t flags, struct rung rung[3])
+/* The placements to try, best first. */
+static unsigned fallback_order(const struct gpunvme_dev *dev, const struct gpunvme_gpu *gpu, uint32_t flags, struct place place[3])
 {
 	const bool other = gpu->info.kind != GPUNVME_GPU_CPU && dev->nvme.port->remote;
 	unsigned n = 0;
 
 	if (flags & (GPUNVME_QUEUE_VRAM | GPUNVME_QUEUE_FORWARD) || !other) {
-		rung[n++] = (struct rung){ flags & GPUNVME_QUEUE_VRAM, flags & GPUNVME_QUEUE_FORWARD };
+		place[n++] = (struct place){ flags & GPUNVME_QUEUE_VRAM, flags & GPUNVME_QUEUE_FORWARD };
 		return n;
 	}
 	if (!(flags & GPUNVME_QUEUE_NO_SELFTEST) && !gpu->stale_reads)
-		rung[n++] = (struct rung){ true, false };
-	rung[n++] = (struct rung){ false, false };
-	rung[n++] = (struct rung){ false, true };
+		place[n++] = (struct place){ true, false };
+	place[n++] = (struct place){ false, false };
+	place[n++] = (struct place){ false, true };
 	return n;
 }
 
-/* Is it the way that failed, rather than what was asked for? Memory of the GPU may be used up where the host has some. */
-static bool may_fall(int ret, struct rung from)
+/* Is it the placement that failed, rather than what was asked for? Memory of the GPU may be used up where the host has some. */
+static bool may_fall(int ret, struct place from)
 {
 	return ret == -EIO || ret == -ETIMEDOUT || ret == -EOPNOTSUPP || ret == -EXDEV || (from.local && ret == -ENOMEM);
 }
 
-static int climb(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, const struct gpunvme_queue_opts *opts, struct gnv_qp **out)
+static int place_queue(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, const struct gpunvme_queue_opts *opts, struct gnv_qp **out)
 {
 	static const char *const names[2][2] = { { "direct-db", "vfio-host+fwd" }, { "vram", "vram+fwd" } };
-	struct rung rung[3];
-	const unsigned count = ladder(dev, gpu, opts->flags, rung);
+	struct place place[3];
+	const unsigned count = fallback_order(dev, gpu, opts->flags, place);
 	unsigned i;
 	int ret = 0;
 
 	for (i = 0; i < count; i++) {
-		ret = attempt_twice(dev, gpu, opts, rung[i], out);
-		if (!ret && rung[i].local && !(opts->flags & GPUNVME_QUEUE_NO_SELFTEST))
+		ret = attempt_twice(dev, gpu, opts, place[i], out);
+		if (!ret && place[i].local && !(opts->flags & GPUNVME_QUEUE_NO_SELFTEST))
 			__atomic_store_n(&gpu->data_local, true, __ATOMIC_RELAXED);
-		if (!ret || !may_fall(ret, rung[i]) || i + 1 == count)
+		if (!ret || !may_fall(ret, place[i]) || i + 1 == count)
 			break;
-		gnv_log(&dev->nvme.log, GPUNVME_LOG_WARN, "rung %s does not work, trying %s: %s", names[rung[i].local][rung[i].forward],
-			names[rung[i + 1].local][rung[i + 1].forward], gpunvme_errmsg());
+		gnv_log(&dev->nvme.log, GPUNVME_LOG_WARN, "placement %s does not work, trying %s: %s", names[place[i].local][place[i].forward],
+			names[place[i + 1].local][place[i + 1].forward], gpunvme_errmsg());
 	}
 	return ret;
 }
@@ -137,7 +137,7 @@ static uint32_t settle(struct gnv_qp **qp, const struct gpunvme_queue_opts *opts
 	struct gpunvme_dev *dev = (*qp)->dev;
 	struct gnv_qp *other = NULL;
 	bool below = false;
-	int ret = climb(dev, (*qp)->gpu, opts, &other);
+	int ret = place_queue(dev, (*qp)->gpu, opts, &other);
 
 	if (!ret)
 		ret = gnv_cmb_probe_compare(*qp, other, &below);
@@ -154,7 +154,7 @@ static uint32_t settle(struct gnv_qp **qp, const struct gpunvme_queue_opts *opts
 }
 
 /* In the drive's memory, if that is not slower. What is not to be tested is not compared either. */
-static int climb_with_cmb(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, const struct gpunvme_queue_opts *opts,
+static int place_with_cmb(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, const struct gpunvme_queue_opts *opts,
 			  struct gnv_qp **out)
 {
 	uint32_t *place = &dev->nvme.cmb.place[gpu->info.kind - 1];
@@ -165,9 +165,9 @@ static int climb_with_cmb(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, cons
 	without.flags &= ~(uint32_t)GPUNVME_QUEUE_CMB;
 	if (__atomic_load_n(place, __ATOMIC_RELAXED) == GNV_CMB_BELOW) {
 		gnv_log(&dev->nvme.log, GPUNVME_LOG_INFO, "a queue does not lie in the drive's memory, as that is slower");
-		return climb(dev, gpu, &without, out);
+		return place_queue(dev, gpu, &without, out);
 	}
-	ret = climb(dev, gpu, opts, out);
+	ret = place_queue(dev, gpu, opts, out);
 	if (!ret && __atomic_compare_exchange_n(place, &open, GNV_CMB_OPEN, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
 		__atomic_store_n(place, settle(out, &without), __ATOMIC_RELAXED);
 	return ret;
@@ -178,9 +178,9 @@ int gnv_qp_create(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, const struct
 	if (dev->nvme.port->space->by_fd)
 		__atomic_store_n(&gpu->data_by_fd, true, __ATOMIC_RELAXED);
 	if (gpu->stale_reads && dev->nvme.port->remote && !(opts->flags & GPUNVME_QUEUE_VRAM))
-		gnv_log(&dev->nvme.log, GPUNVME_LOG_INFO, "rung vram is not tried: controllers may read old lines of this GPU's memory; where "
-			"gpunvme litmus --vram passes ask for it by GPUNVME_QUEUE_VRAM");
+		gnv_log(&dev->nvme.log, GPUNVME_LOG_INFO, "placement vram is not tried: controllers may read old lines of this GPU's memory; "
+			"where gpunvme ordering-test --vram passes ask for it by GPUNVME_QUEUE_VRAM");
 	if (opts->flags & GPUNVME_QUEUE_CMB && !(opts->flags & GPUNVME_QUEUE_NO_SELFTEST))
-		return climb_with_cmb(dev, gpu, opts, out);
-	return climb(dev, gpu, opts, out);
+		return place_with_cmb(dev, gpu, opts, out);
+	return place_queue(dev, gpu, opts, out);
 }

@@ -263,7 +263,7 @@ void gnv_qp_add_info(const struct gnv_qp *qp, struct gpunvme_queue_info *info)
 		info->qid = qp->qid;
 		info->depth = qp->depth;
 		info->cq_depth = qp->cq_depth;
-		gnv_qp_rung(qp, info->rung, sizeof(info->rung));
+		gnv_qp_placement(qp, info->placement, sizeof(info->placement));
 	}
 	poison = gnv_qp_poisoned(qp);
 	info->poison = info->poison ? info->poison : poison;

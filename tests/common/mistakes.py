@@ -22,7 +22,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 TREE = ROOT / "build/mutate/tree"
 BUILD = ROOT / "build/mutate/build"
 JUDGED = ROOT / "build/mutate/judged"  # verdict, tab, file, tab, what was changed as named() has it
-ROOMS = ("device/gpunvme", "lib/nvme", "lib/soft", "lib/mem", "lib/dev", "lib/dma", "lib/queue", "lib/file", "lib/pagecache",
+ROOMS = ("device/gpunvme", "lib/nvme", "lib/soft", "lib/mem", "lib/dev", "lib/dma", "lib/queue", "lib/file", "lib/cache",
          "lib/run", "lib/serve", "lib/ublk")
 LEFT_OUT = {"amd.h", "amd_wave.h", "cuda.h", "cuda_wave.h"}  # no CPU lane runs them
 SECONDS = 100  # for one test, or five times what it takes without a mistake; then it hangs

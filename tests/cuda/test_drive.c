@@ -107,7 +107,7 @@ void __wrap_gnv_vdrive_watch(struct gnv_vdrive *d)
 
 struct rig {
 	struct pair pair;
-	struct gpunvme_batch_cmd cmd[COMMANDS];
+	struct gpunvme_command cmd[COMMANDS];
 };
 
 static void open_rig(struct rig *r, const char *uri, const char *lanes)
@@ -124,12 +124,12 @@ static void close_rig(struct rig *r)
 /* Command i moves one to eight blocks of a place of its own to or from its part of the buffer. */
 static void move_all(struct rig *r, uint32_t op)
 {
-	struct gpunvme_batch batch = { sizeof(batch), LANES, EACH, r->cmd };
+	struct gpunvme_commands list = { sizeof(list), LANES, EACH, r->cmd };
 	uint32_t i;
 
 	for (i = 0; i < COMMANDS; i++)
-		r->cmd[i] = (struct gpunvme_batch_cmd){ .offset = i * 4096ull, .lba = i * 37 % COMMANDS * 8, .nblocks = i % 8 + 1, .op = op };
-	good(gpunvme_run_batch(r->pair.gpu, &r->pair.dq, 1, &r->pair.dbuf, &batch));
+		r->cmd[i] = (struct gpunvme_command){ .offset = i * 4096ull, .lba = i * 37 % COMMANDS * 8, .nblocks = i % 8 + 1, .op = op };
+	good(gpunvme_run_commands(r->pair.gpu, &r->pair.dq, 1, &r->pair.dbuf, &list));
 	for (i = 0; i < COMMANDS; i++)
 		assert_int_equal(r->cmd[i].status, 0);
 }
@@ -236,13 +236,13 @@ static void data_lies_in_memory_of_the_gpu(void **state)
 	}
 }
 
-static const char *rung_of(struct gpunvme_queue *qp)
+static const char *placement_of(struct gpunvme_queue *qp)
 {
 	static struct gpunvme_queue_info info;
 
 	info.size = sizeof(info);
 	good(gpunvme_queue_get_info(qp, &info));
-	return info.rung;
+	return info.placement;
 }
 
 /* After a recovery or a reset. */
@@ -262,7 +262,7 @@ static void rings_lie_in_memory_of_the_gpu(void **state)
 
 	(void)state;
 	open_in_memory_of_gpu(&r, DRIVE "&link=0", "cuda:0", GPUNVME_QUEUE_VRAM, 0);
-	assert_string_equal(rung_of(r.pair.qp), "soft+vram");
+	assert_string_equal(placement_of(r.pair.qp), "soft+vram");
 	write_and_read_there(&r);
 	good(gpunvme_queue_recover(r.pair.qp));
 	view_again(&r);
@@ -279,8 +279,8 @@ static void rings_lie_in_memory_of_the_gpu(void **state)
 /* Completions, data and commands in the order that queues need. */
 static void order_is_kept_there(void **state)
 {
-	struct gpunvme_litmus_opts opts = GPUNVME_LITMUS_OPTS_INIT;
-	struct gpunvme_litmus seen = GPUNVME_LITMUS_INIT;
+	struct gpunvme_ordering_opts opts = GPUNVME_ORDERING_OPTS_INIT;
+	struct gpunvme_ordering seen = GPUNVME_ORDERING_INIT;
 	struct gpunvme_dev *dev;
 	struct gpunvme_gpu *gpu;
 
@@ -289,7 +289,7 @@ static void order_is_kept_there(void **state)
 	opts.commands = mock_driver() ? 200 : 20000;
 	good(gpunvme_dev_open(DRIVE "&link=0", NULL, &dev));
 	good(gpunvme_gpu_open("cuda:0", NULL, &gpu));
-	good(gpunvme_gpu_litmus(dev, gpu, &opts, &seen));
+	good(gpunvme_gpu_ordering_test(dev, gpu, &opts, &seen));
 	assert_int_equal(seen.failed, 0);
 	assert_true(seen.queue_flags & GPUNVME_QUEUE_VRAM);
 	gpunvme_gpu_close(gpu);
@@ -611,14 +611,14 @@ static void *run_reads(void *arg)
 {
 	struct reads *reads = arg;
 	struct rig *r = reads->rig;
-	struct gpunvme_load load = GPUNVME_LOAD_INIT;
+	struct gpunvme_workload load = GPUNVME_WORKLOAD_INIT;
 
-	load.flags = GPUNVME_LOAD_RANDOM;
+	load.flags = GPUNVME_WORKLOAD_RANDOM;
 	load.lanes = LANES;
 	load.nblocks = 8;
 	load.ms = 300;
 	do
-		reads->ret = gpunvme_load_run(r->pair.gpu, &r->pair.dq, 1, &r->pair.dbuf, &load);
+		reads->ret = gpunvme_workload_run(r->pair.gpu, &r->pair.dq, 1, &r->pair.dbuf, &load);
 	while (!reads->ret && !__atomic_load_n(&reads->stop, __ATOMIC_ACQUIRE));
 	__atomic_store_n(&reads->stop, 1, __ATOMIC_RELEASE);
 	return NULL;

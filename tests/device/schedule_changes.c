@@ -31,7 +31,7 @@ struct command {
 static struct {
 	uint32_t pages, bad; /* bad: the page whose writes fail */
 	struct gpunvme_dpages cache;
-	struct gpunvme_pagecache_state state;
+	struct gpunvme_cache_state state;
 	uint64_t table[MOST_PAGES], frame[3 * MOST_FRAMES]; /* owners, what is kept, parts */
 	uint64_t bytes[MOST_FRAMES * WORDS], local[MOST_FRAMES * WORDS], drive[MOST_PAGES * WORDS];
 	struct command command[MOST_PAGES];

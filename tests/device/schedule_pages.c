@@ -26,7 +26,7 @@ static struct {
 	uint32_t pages;
 	bool plain; /* without prefetch */
 	struct gpunvme_dpages cache;
-	struct gpunvme_pagecache_state state;
+	struct gpunvme_cache_state state;
 	uint64_t table[MOST_PAGES], frame[3 * MOST_FRAMES];
 	uint64_t bytes[MOST_FRAMES * WORDS], local[MOST_FRAMES * WORDS];
 	uint64_t *into[MOST_PAGES]; /* where the last command that reads a page puts it */
@@ -175,7 +175,7 @@ static void choose_cache(void)
 {
 	t.pages = 2 + draw(MOST_PAGES - 1);
 	t.cache = (struct gpunvme_dpages){
-		.head = GPUNVME_HEAD((uint16_t)(GPUNVME_KIND_PAGES | (t.plain ? 0 : GPUNVME_KIND_AHEAD)), t.cache),
+		.head = GPUNVME_HEAD((uint16_t)(GPUNVME_KIND_PAGES | (t.plain ? 0 : GPUNVME_KIND_PREFETCH)), t.cache),
 		.flags = GPUNVME_DPAGES_STATS, .nsid = 1, .frames = 1 + draw(MOST_FRAMES), .lba_shift = 9, .page_shift = 9,
 		.state = (uintptr_t)&t.state, .table = (uintptr_t)t.table, .frame = (uintptr_t)t.frame, .lba_count = t.pages,
 		.buf = c.rig->dbuf, .local = draw(3) ? 0 : (uintptr_t)t.local,

@@ -19,7 +19,7 @@ static struct cache *ahead_new(uint32_t frames, bool copies, uint32_t window)
 {
 	struct cache *c = cache_make(frames, copies);
 
-	c->view->head.kind = GPUNVME_KIND_PAGES | GPUNVME_KIND_AHEAD;
+	c->view->head.kind = GPUNVME_KIND_PAGES | GPUNVME_KIND_PREFETCH;
 	c->r->ctrl.opts.window = window;
 	rig_start(c->r);
 	return c;
@@ -112,7 +112,7 @@ static GPUNVME_DEVICE void last_kernel(void *arg)
 static void ahead_end(struct cache *c)
 {
 	struct ahead a = { .pages = PAGES };
-	const struct gpunvme_pagecache_state *s = c->state;
+	const struct gpunvme_cache_state *s = c->state;
 	uint32_t i, valid = 0;
 
 	assert_int_equal(s->prefetches, s->used + s->wasted + unasked(c));
@@ -466,7 +466,7 @@ static void bad_calls_are_refused(void **state)
 	assert_int_equal(a.ret[1], -GPUNVME_EINVAL);
 	assert_int_equal(a.ret[2], -GPUNVME_EINVAL);
 	assert_int_equal(a.ret[4], -GPUNVME_EINVAL);
-	c->view->head.kind = GPUNVME_KIND_PAGES | GPUNVME_KIND_AHEAD;
+	c->view->head.kind = GPUNVME_KIND_PAGES | GPUNVME_KIND_PREFETCH;
 	c->r->dq.max_blocks = 2048;
 	assert_int_equal(c->state->prefetches, 0);
 	ahead_end(c);

@@ -24,7 +24,7 @@ struct changes {
 struct stage {
 	struct rig *r;
 	struct gpunvme_dpages *view;
-	struct gpunvme_pagecache_state *state;
+	struct gpunvme_cache_state *state;
 	uint64_t *table, *frame, *bytes, *local, *drive; /* frame: of each its owner, then what is kept, then parts */
 	uint32_t *version;
 };

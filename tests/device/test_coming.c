@@ -29,12 +29,12 @@ static uint64_t coming_clock(void);
 #define OLD 0u /* identifiers, of generations 5 and 6 */
 #define NEW 1u
 
-static struct gpunvme_pagecache_state words;
+static struct gpunvme_cache_state words;
 static struct gpunvme_dq_state queue;
 static uint64_t table[1], frame[3], bytes[PAGE / 8], result[2], cid_map[1], ready[1], sq[8], cq[2]; /* rings of one entry, not used */
 static uint32_t doorbell[2], stop;
 static const struct gpunvme_dpages cache = {
-	.head = GPUNVME_HEAD(GPUNVME_KIND_PAGES | GPUNVME_KIND_AHEAD, struct gpunvme_dpages), .frames = 1, .lba_shift = 9, .page_shift = 9, .lba_count = 1,
+	.head = GPUNVME_HEAD(GPUNVME_KIND_PAGES | GPUNVME_KIND_PREFETCH, struct gpunvme_dpages), .frames = 1, .lba_shift = 9, .page_shift = 9, .lba_count = 1,
 	.nsid = 1, .state = (uintptr_t)&words, .table = (uintptr_t)table, .frame = (uintptr_t)frame, .buf = { .base = (uintptr_t)bytes },
 };
 static const struct gpunvme_dq dq = {

@@ -21,7 +21,7 @@ static uint64_t glance_load(uint64_t at);
 #define PAGE 512u
 #define OTHER 0x5151515151515151ull
 
-static struct gpunvme_pagecache_state words;
+static struct gpunvme_cache_state words;
 static uint64_t table[2], frame[1], bytes[PAGE / 8];
 static const struct gpunvme_dpages cache = {
 	.frames = 1, .lba_shift = 9, .page_shift = 9, .lba_count = 2, .state = (uintptr_t)&words, .table = (uintptr_t)table,

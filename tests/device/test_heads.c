@@ -9,7 +9,7 @@ static const struct wrong {
 } wrong[] = {
 	{ 0, 1, -GPUNVME_EINVAL },
 	{ 0, 8, -GPUNVME_EINVAL },
-	{ 0, GPUNVME_KIND_AHEAD, -GPUNVME_EINVAL },
+	{ 0, GPUNVME_KIND_PREFETCH, -GPUNVME_EINVAL },
 	{ 1, 0, -GPUNVME_EPROTONOSUPPORT },
 	{ 1u << 16, 0, -GPUNVME_EPROTONOSUPPORT },
 	{ GPUNVME_HEAD_VERSION, 0, -GPUNVME_EPROTONOSUPPORT },
@@ -51,7 +51,7 @@ static struct gpunvme_dfiles files = {
 	.head = GPUNVME_HEAD(GPUNVME_KIND_FILES, files), .nsid = 1, .lba_shift = 9, .files = 1, .table = (uintptr_t)&extent,
 	.entry = (uintptr_t)&entry,
 };
-static struct gpunvme_pagecache_state state;
+static struct gpunvme_cache_state state;
 static struct gpunvme_dmember member = { .stripe_shift = 0 };
 static uint64_t table[1], frame[3], bytes[512];
 static struct gpunvme_dpages pages;
@@ -213,7 +213,7 @@ static void make_pages(unsigned kind, uintptr_t source)
 		REFUSED_PAGES(gpunvme_array_store_range(&writable, 0, 1, 8, &value));                                              \
 		REFUSED_PAGES(gpunvme_write_back(&writable, 0, 1));                                                                \
 		assert_int_equal(gpunvme_prefetch(&prefetch, 0), -GPUNVME_EINVAL);                                                 \
-		make_pages((of_kind) | GPUNVME_KIND_AHEAD, source);                                                                \
+		make_pages((of_kind) | GPUNVME_KIND_PREFETCH, source);                                                                \
 		REFUSED_LOADS(&prefetch);                                                                                          \
 		REFUSED_PAGES(gpunvme_prefetch(&prefetch, 0));                                                                     \
 		REFUSED_PAGES(gpunvme_prefetch_finish(&prefetch));                                                                 \

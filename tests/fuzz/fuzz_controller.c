@@ -717,7 +717,7 @@ static void begin(const uint8_t *input, size_t size)
 	*reg(GPUNVME_REG_CSTS) = m.running ? GPUNVME_CSTS_RDY : 0;
 	m.space = (struct gnv_space){ .ops = &space_ops, .refs = 1 };
 	m.bar0 = (struct gpunvme_mem){ .cpu = m.bar, .len = m.bar_len, .page = 4096, .ops = &bar_ops };
-	m.port = (struct gnv_port){ .ops = &port_ops, .bar0 = &m.bar0, .space = &m.space, .rung = "fuzz", .address = "fuzz",
+	m.port = (struct gnv_port){ .ops = &port_ops, .bar0 = &m.bar0, .space = &m.space, .placement = "fuzz", .address = "fuzz",
 				    .reset_name = "none" };
 }
 

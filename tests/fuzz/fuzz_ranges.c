@@ -128,13 +128,13 @@ static void make_cache(struct gpunvme_dpages *cache, unsigned number, uint32_t k
 {
 	const unsigned pages = (CACHE_BLOCKS * BLOCK + PAGE_BYTES - 1) / PAGE_BYTES;
 
-	words[number] = calloc(sizeof(struct gpunvme_pagecache_state) / 8 + pages + 3 * FRAMES, 8);
+	words[number] = calloc(sizeof(struct gpunvme_cache_state) / 8 + pages + 3 * FRAMES, 8);
 	frames[number] = calloc(FRAMES, PAGE_BYTES);
 	check(words[number] && frames[number]);
 	*cache = (struct gpunvme_dpages){ .head = GPUNVME_HEAD((uint16_t)kind, *cache), .nsid = w.dq.nsid,
 					  .flags = number % 3 == 2 ? GPUNVME_DPAGES_WRITABLE : 0, .frames = FRAMES, .lba_shift = 9,
 					  .page_shift = 10, .members = MEMBERS, .state = (uintptr_t)words[number], .lba_count = CACHE_BLOCKS };
-	cache->table = cache->state + sizeof(struct gpunvme_pagecache_state);
+	cache->table = cache->state + sizeof(struct gpunvme_cache_state);
 	cache->frame = cache->table + 8 * pages;
 	cache->buf = (struct gpunvme_dbuf){ .base = (uintptr_t)frames[number], .len = FRAMES * PAGE_BYTES, .iova = FRAMES_IOVA };
 	for (unsigned i = 0; i < MEMBERS; i++)
@@ -150,7 +150,7 @@ static void make_caches(const uint8_t *head)
 {
 	for (unsigned of = 0; of < 3; of++) {
 		make_cache(&r.pages[of], 3 * of, GPUNVME_KIND_PAGES + of, of, head);
-		make_cache(&r.ahead[of], 3 * of + 1, (GPUNVME_KIND_PAGES + of) | GPUNVME_KIND_AHEAD, of, head);
+		make_cache(&r.ahead[of], 3 * of + 1, (GPUNVME_KIND_PAGES + of) | GPUNVME_KIND_PREFETCH, of, head);
 		make_cache(&r.writable[of], 3 * of + 2, GPUNVME_KIND_PAGES + of, of, head);
 	}
 }

@@ -10,10 +10,10 @@
 #include <gpunvme/unstable.h>
 #include <string.h>
 
-#include "mem/peer_mem.h"
+#include "mem/mem_bar.h"
 #include "os/linux/dmabuf.h"
 #include "os/vfio/vfio.h"
-#include "pagecache/pagecache.h"
+#include "cache/cache.h"
 #include "queue/queue.h"
 
 #define SMALL (1u << 20) /* bytes; more the lanes' memory has not */
@@ -40,7 +40,7 @@ static struct gnv_port port;
 static struct gpunvme_dev dev;
 static struct gnv_qp qp, *qps[] = { &qp };
 static struct gpunvme_queue queue;
-static struct gpunvme_peer *peer;
+static struct gpunvme_bar *bar;
 static struct gnv_vfio *bars;
 
 /* ---- What the library asks ---- */
@@ -166,10 +166,10 @@ static int view_volume(void)
 
 static int make_cache(void)
 {
-	const struct gpunvme_pagecache_opts opts = { .size = sizeof(opts), .page_size = 4096, .frames = 1,
+	const struct gpunvme_cache_opts opts = { .size = sizeof(opts), .page_size = 4096, .frames = 1,
 						     .lba = ask.pos, .nblocks = ask.len };
-	struct gpunvme_pagecache *cache = NULL;
-	const int ret = gpunvme_pagecache_create(&dev, gpu, &opts, &cache);
+	struct gpunvme_cache *cache = NULL;
+	const int ret = gpunvme_cache_create(&dev, gpu, &opts, &cache);
 
 	check(ret == -ERANGE || ret == -ENOMEM || ret == -EMFILE);
 	check(!cache);
@@ -197,17 +197,17 @@ static int copy_to(void)
 
 static int load(void)
 {
-	struct gpunvme_load l = { .size = sizeof(l), .lanes = 1, .nblocks = (uint32_t)ask.len, .ms = 1, .seed = ask.offset };
+	struct gpunvme_workload l = { .size = sizeof(l), .lanes = 1, .nblocks = (uint32_t)ask.len, .ms = 1, .seed = ask.offset };
 
-	return gpunvme_load_run(gpu, &w.dq, 1, &w.buf, &l);
+	return gpunvme_workload_run(gpu, &w.dq, 1, &w.buf, &l);
 }
 
 static int batch(uint32_t op)
 {
-	struct gpunvme_batch_cmd cmd = { ask.pos, ask.offset, (uint32_t)ask.len, op, 0, 1 };
-	struct gpunvme_batch b = { sizeof(b), 1, 1, &cmd };
+	struct gpunvme_command cmd = { ask.pos, ask.offset, (uint32_t)ask.len, op, 0, 1 };
+	struct gpunvme_commands b = { sizeof(b), 1, 1, &cmd };
 
-	check(!gpunvme_run_batch(gpu, &w.dq, 1, &w.buf, &b));
+	check(!gpunvme_run_commands(gpu, &w.dq, 1, &w.buf, &b));
 	return cmd.status;
 }
 
@@ -276,7 +276,7 @@ static int map_bar(void)
 	int ret;
 
 	bars->bar[0].size = ask.limit;
-	ret = gpunvme_mem_bar(gpu, peer, 0, ask.pos, ask.len, &mem);
+	ret = gpunvme_mem_bar(gpu, bar, 0, ask.pos, ask.len, &mem);
 	check(ret && !mem);
 	return ret == -EOPNOTSUPP ? 0 : ret;
 }
@@ -307,5 +307,5 @@ void host_init(void)
 	queue.devices = queue.queues = queue.stripe = 1;
 	queue.dev[0] = &dev;
 	queue.qp = qps;
-	check(!gnv_peer_open(NULL, NULL, &silent, &peer));
+	check(!gnv_bar_dev_open(NULL, NULL, &silent, &bar));
 }

@@ -21,7 +21,7 @@ import tempfile
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 CLANG = "clang++-19"
-KERNELS, ARGUMENTS, LITMUS = "kernels.c", "kernels.h", "litmus.h"
+KERNELS, ARGUMENTS, ORDERING = "kernels.c", "kernels.h", "ordering.h"
 ACQUIRE = "	gnvd_acquire_ring32(at + 12); /* pairs with the controller's write of the entry, and of the data before it */\n"
 
 # name, the test that has to notice, [(file, text that stands there once, replacement)]
@@ -41,9 +41,9 @@ PLANTS = [
         (KERNELS, "go = gnvd_load_ring32(a->go);", "go = *GNVK_AT(volatile uint32_t, a->go);")]),
     ("a queue too many", "test_copy", [(KERNELS, "gnvk_group() % a->queues", "a->queues")]),
     ("transfers with gaps", "test_copy", [(KERNELS, "at = (uint64_t)lane * a->step,", "at = lane,")]),
-    ("litmus rings before its entries are out", "test_litmus", [
-        (LITMUS, "	gnvd_release_to64(w, a->dq.ready, end);\n	gnvd_order_system();\n", "")]),
-    ("litmus reads data without an acquire", "test_litmus", [(LITMUS, ACQUIRE, "")]),
+    ("the ordering test rings before its entries are out", "test_ordering", [
+        (ORDERING, "	gnvd_release_to64(w, a->dq.ready, end);\n	gnvd_order_system();\n", "")]),
+    ("the ordering test reads data without an acquire", "test_ordering", [(ORDERING, ACQUIRE, "")]),
 ]
 
 
@@ -147,7 +147,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("part", choices=("ways", "plants", "grid", "pages"))
     parser.add_argument("runtime", type=pathlib.Path, help="the stand-in")
-    parser.add_argument("programs", type=pathlib.Path, nargs="+", help="test_hsa, test_bells, test_copy, test_litmus, test_grid, test_page_types")
+    parser.add_argument("programs", type=pathlib.Path, nargs="+", help="test_hsa, test_bells, test_copy, test_ordering, test_grid, test_page_types")
     args = parser.parse_args()
     args.programs = {path.name: path for path in args.programs}
     if not shutil.which(CLANG):

@@ -56,7 +56,7 @@ int __wrap_gpunvme_dev_open(const char *at, const struct gpunvme_dev_opts *opts,
 
 	if (!ret && remote) {
 		(*dev)->nvme.port->remote = true;
-		(*dev)->nvme.port->rung = "vfio-host";
+		(*dev)->nvme.port->placement = "vfio-host";
 		if (nowhere >= 0) {
 			static const struct gnv_mem_ops far = { "bar", NULL, gnv_mem_attach_foreign, gnv_mem_detach_foreign };
 
@@ -99,7 +99,7 @@ static void finds(const char *name, enum gpunvme_verdict verdict, const char *re
 static void test_fine(void **state)
 {
 	static const char *const names[] = { "kfd",	"listed", "render-node", "awake", "large-bar", "code-object",
-					     "runtime", "kernel", "vram-export", "rung",  "hip",       "libraries" };
+					     "runtime", "kernel", "vram-export", "placement",  "hip",       "libraries" };
 	size_t i;
 
 	(void)state;
@@ -113,11 +113,11 @@ static void test_fine(void **state)
 	finds("iommu-domain", GPUNVME_VERDICT_SKIPPED, "no IOMMU", "");
 	finds("listed", GPUNVME_VERDICT_OK, "gfx1100, node 1", "");
 	finds("path", GPUNVME_VERDICT_SKIPPED, "no controller on the PCI bus", "");
-	finds("rung", GPUNVME_VERDICT_OK, "rung soft", "");
+	finds("placement", GPUNVME_VERDICT_OK, "placement soft", "");
 	assert_int_equal(examine(NULL), 0);
-	finds("rung", GPUNVME_VERDICT_SKIPPED, "no controller", "");
+	finds("placement", GPUNVME_VERDICT_SKIPPED, "no controller", "");
 	assert_int_equal(examine("soft:/nonexistent/image"), 0);
-	finds("rung", GPUNVME_VERDICT_SKIPPED, "cannot be opened", "");
+	finds("placement", GPUNVME_VERDICT_SKIPPED, "cannot be opened", "");
 	assert_int_equal(calls.fds, 0);
 }
 
@@ -156,7 +156,7 @@ static void test_limits(void **state)
 
 static void test_failures(void **state)
 {
-	static const char *const after[] = { "kernel", "vram-export", "rung" };
+	static const char *const after[] = { "kernel", "vram-export", "placement" };
 	char *standin = strdup(getenv("GPUNVME_HSA_LIBRARY"));
 	size_t i;
 
@@ -181,7 +181,7 @@ static void test_failures(void **state)
 	assert_true(examine(NULL) < 0);
 	finds("kernel", GPUNVME_VERDICT_FAILED, "0x29", "");
 	finds("vram-export", GPUNVME_VERDICT_SKIPPED, "no kernel runs", "");
-	finds("rung", GPUNVME_VERDICT_SKIPPED, "no kernel runs", "");
+	finds("placement", GPUNVME_VERDICT_SKIPPED, "no kernel runs", "");
 }
 
 static void test_unlisted(void **state)
@@ -195,23 +195,23 @@ static void test_unlisted(void **state)
 	assert_int_equal(gnv_doctor_gpu(root, 1, NULL, &(struct gnv_report){ .count = 0 }), -ENOENT);
 }
 
-/* How far queues climb, and what stops them. */
-static void test_rung(void **state)
+/* Which placement queues get, and why no better one. */
+static void test_placement(void **state)
 {
 	(void)state;
 	put_gpu(110000, 1);
 	remote = true;
 	assert_int_equal(examine(uri), 0);
-	finds("rung", GPUNVME_VERDICT_OK, "queues reach rung vram", "");
+	finds("placement", GPUNVME_VERDICT_OK, "queues get placement vram", "");
 	pretend("STANDIN_LACKS", "fine");
 	pretend("STANDIN_MINOR", "7");
 	assert_int_equal(examine(uri), 0);
-	finds("rung", GPUNVME_VERDICT_LIMIT, "queues reach rung direct-db and none above: ", "");
-	finds("rung", GPUNVME_VERDICT_LIMIT, "no fine-grained memory", "");
-	pretend("STANDIN_FAIL", "memory_copy:5:1000"); /* in the self-test of that rung, too */
+	finds("placement", GPUNVME_VERDICT_LIMIT, "queues get placement direct-db and no better one: ", "");
+	finds("placement", GPUNVME_VERDICT_LIMIT, "no fine-grained memory", "");
+	pretend("STANDIN_FAIL", "memory_copy:5:1000"); /* in the self-test of that placement, too */
 	assert_int_equal(examine(uri), 0);
-	finds("rung", GPUNVME_VERDICT_LIMIT, "queues reach rung vfio-host+fwd and none above: ", "");
-	finds("rung", GPUNVME_VERDICT_LIMIT, "cannot be copied", "");
+	finds("placement", GPUNVME_VERDICT_LIMIT, "queues get placement vfio-host+fwd and no better one: ", "");
+	finds("placement", GPUNVME_VERDICT_LIMIT, "cannot be copied", "");
 	remote = false;
 }
 
@@ -228,7 +228,7 @@ static void test_doorbells(void **state)
 	finds("db-interop", GPUNVME_VERDICT_LIMIT, "do not arrive in time", "another way");
 	finds("db-drm", GPUNVME_VERDICT_LIMIT, "0000:40:00.0", "");
 	finds("db-kfd", GPUNVME_VERDICT_LIMIT, "others may have imported that DMA-BUF", "");
-	finds("rung", GPUNVME_VERDICT_LIMIT, "queues reach rung vram+fwd and none above: a CPU thread rings", "");
+	finds("placement", GPUNVME_VERDICT_LIMIT, "queues get placement vram+fwd and no better one: a CPU thread rings", "");
 	pretend("STANDIN_FAIL", "amd_interop_map_buffer:1:1000");
 	assert_int_equal(examine(uri), 0);
 	finds("db-interop", GPUNVME_VERDICT_LIMIT, "does not take that DMA-BUF", "");
@@ -297,7 +297,7 @@ static void test_versions(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = { TEST(test_fine),   TEST(test_nodes),    TEST(test_rung),	 TEST(test_doorbells),
+	const struct CMUnitTest tests[] = { TEST(test_fine),   TEST(test_nodes),    TEST(test_placement),	 TEST(test_doorbells),
 					    TEST(test_limits), TEST(test_failures), TEST(test_unlisted), TEST(test_path),
 					    TEST(test_domain), TEST(test_versions) };
 

@@ -335,9 +335,9 @@ static void test_packets(void **state)
 /* How loads behave is drawn for each launch, so that several may be needed until one is torn at the wrong moment. */
 static void test_torn(void **state)
 {
-	const struct gpunvme_litmus_result *cqe16;
-	struct gpunvme_litmus_opts opts = GPUNVME_LITMUS_OPTS_INIT;
-	struct gpunvme_litmus litmus = GPUNVME_LITMUS_INIT;
+	const struct gpunvme_ordering_result *cqe16;
+	struct gpunvme_ordering_opts opts = GPUNVME_ORDERING_OPTS_INIT;
+	struct gpunvme_ordering ordering = GPUNVME_ORDERING_INIT;
 	struct gpunvme_dev *dev;
 	struct gpunvme_gpu *gpu;
 	unsigned turns;
@@ -347,14 +347,14 @@ static void test_torn(void **state)
 	assert_int_equal(gpunvme_dev_open(uri, NULL, &dev), 0);
 	assert_int_equal(gpunvme_gpu_open("hsa:0", NULL, &gpu), 0);
 	opts.commands = 300;
-	cqe16 = &litmus.test[GPUNVME_LITMUS_CQE16];
-	for (turns = 0; turns < 50 && cqe16->verdict != GPUNVME_LITMUS_FAILED; turns++) {
-		assert_int_equal(gpunvme_gpu_litmus(dev, gpu, &opts, &litmus), 0);
-		assert_int_equal(litmus.failed, 0);
+	cqe16 = &ordering.test[GPUNVME_ORDERING_CQE16];
+	for (turns = 0; turns < 50 && cqe16->verdict != GPUNVME_ORDERING_FAILED; turns++) {
+		assert_int_equal(gpunvme_gpu_ordering_test(dev, gpu, &opts, &ordering), 0);
+		assert_int_equal(ordering.failed, 0);
 	}
-	assert_int_equal(cqe16->verdict, GPUNVME_LITMUS_FAILED);
+	assert_int_equal(cqe16->verdict, GPUNVME_ORDERING_FAILED);
 	assert_non_null(strstr(cqe16->why, "after its phase bit"));
-	assert_false(litmus.queue_flags & GPUNVME_QUEUE_CQE16);
+	assert_false(ordering.queue_flags & GPUNVME_QUEUE_CQE16);
 	gpunvme_gpu_close(gpu);
 	gpunvme_dev_close(dev);
 }

@@ -172,7 +172,7 @@ static void test_measured(void **state)
 		for (unsigned i = 0; i < 3; i++) {
 			good(gpunvme_queue_get_info(qp[i], &info));
 			assert_int_equal(inside(dev, qp[i]->qp[0]->sq.iova), i == 2 || slow == 2);
-			assert_int_equal(!strcmp(info.rung, "cmb"), i == 2 || slow == 2);
+			assert_int_equal(!strcmp(info.placement, "cmb"), i == 2 || slow == 2);
 			assert_int_equal(info.submitted, 0);
 			good(gpunvme_queue_destroy(qp[i]));
 		}

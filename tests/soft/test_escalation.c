@@ -321,21 +321,21 @@ static int ring_admin(void *ctx, uint32_t tail)
 	return 0;
 }
 
-static void set_rung(uint8_t fid, uint32_t value, const struct gpunvme_dbuf *page)
+static void set_by_doorbell(uint8_t fid, uint32_t value, const struct gpunvme_dbuf *page)
 {
 	struct gpunvme_sqe cmd = { .opc = GPUNVME_ADMIN_SET_FEATURES, .cdw10 = fid, .cdw11 = value };
 
-	assert_int_equal(gpunvme_dev_admin_rung(t.dev, &cmd, page, ring_admin, NULL, NULL), 0);
+	assert_int_equal(gpunvme_dev_admin_doorbell(t.dev, &cmd, page, ring_admin, NULL, NULL), 0);
 }
 
 /* Those that somebody else rang for come back, too; of one with data in somebody's page the older value does not. */
-static void settings_that_were_rung(void **state)
+static void settings_by_own_doorbell(void **state)
 {
 	(void)state;
 	open_all("", 1);
-	set_rung(GPUNVME_FID_VWC, 0, NULL);
+	set_by_doorbell(GPUNVME_FID_VWC, 0, NULL);
 	assert_int_equal(gpunvme_dev_set_feature(t.dev, GPUNVME_FID_TEMP_THRESHOLD, 340), 0);
-	set_rung(GPUNVME_FID_TEMP_THRESHOLD, 350, &t.dbuf);
+	set_by_doorbell(GPUNVME_FID_TEMP_THRESHOLD, 350, &t.dbuf);
 	recover(REFUSES);
 	assert_int_equal(feature(GPUNVME_FID_VWC), 0);
 	assert_int_not_equal(feature(GPUNVME_FID_TEMP_THRESHOLD), 340);
@@ -587,7 +587,7 @@ int main(void)
 		cmocka_unit_test(the_other_queue),
 		cmocka_unit_test(settings_come_back_after_a_controller_reset),
 		cmocka_unit_test(settings_come_back_after_a_function_reset),
-		cmocka_unit_test(settings_that_were_rung),
+		cmocka_unit_test(settings_by_own_doorbell),
 		cmocka_unit_test(settings_in_the_controllers_order),
 		cmocka_unit_test(reset_beside_an_admin_command),
 		cmocka_unit_test(settings_are_refused),

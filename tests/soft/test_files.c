@@ -615,8 +615,8 @@ static void refused_edit(struct rig *r, const char *text, const char *old, const
 static void sizes_that_maps_claim(void **state)
 {
 	const uint64_t most = UINT64_MAX - 511;
-	struct gpunvme_pagecache_opts opts = GPUNVME_PAGECACHE_OPTS_INIT;
-	struct gpunvme_pagecache *cache;
+	struct gpunvme_cache_opts opts = GPUNVME_CACHE_OPTS_INIT;
+	struct gpunvme_cache *cache;
 	struct gpunvme_file *file;
 	struct rig r;
 	char *text;
@@ -635,10 +635,10 @@ static void sizes_that_maps_claim(void **state)
 	opts.lba = (most >> 9) - 4;
 	opts.frames = 4;
 	opts.page_size = 4096; /* the window is less than a page of it, which would end beyond 2^64 */
-	assert_int_equal(gpunvme_pagecache_create(r.dev, r.gpu, &opts, &cache), 0);
-	assert_int_equal(gpunvme_pagecache_destroy(cache), 0);
+	assert_int_equal(gpunvme_cache_create(r.dev, r.gpu, &opts, &cache), 0);
+	assert_int_equal(gpunvme_cache_destroy(cache), 0);
 	opts.lba = 0;
-	assert_int_equal(gpunvme_pagecache_create(r.dev, r.gpu, &opts, &cache), -ERANGE);
+	assert_int_equal(gpunvme_cache_create(r.dev, r.gpu, &opts, &cache), -ERANGE);
 	assert_non_null(strstr(gpunvme_errmsg(), "what 64 bits count"));
 	gpunvme_file_close(file);
 	free(text);
@@ -1050,22 +1050,22 @@ static void check_ends(struct paged *p)
 
 static void check_paged(struct rig *r, struct gpunvme_file *file, const uint8_t *want, uint32_t flags, uint32_t page, uint64_t lba)
 {
-	struct gpunvme_pagecache_opts opts = { .size = sizeof(opts), .flags = flags, .page_size = page, .frames = 9, .lba = lba, .file = file };
+	struct gpunvme_cache_opts opts = { .size = sizeof(opts), .flags = flags, .page_size = page, .frames = 9, .lba = lba, .file = file };
 	struct gpunvme_file_info info = { .size = sizeof(info) };
-	struct gpunvme_pagecache *cache;
+	struct gpunvme_cache *cache;
 	struct paged p = { .dq = r->dq };
 
 	assert_int_equal(gpunvme_file_get_info(file, &info), 0);
 	p.bytes = info.bytes - lba * info.lba_size;
 	p.want = want + lba * info.lba_size;
-	if (gpunvme_pagecache_create(r->dev, r->gpu, &opts, &cache))
+	if (gpunvme_cache_create(r->dev, r->gpu, &opts, &cache))
 		fail_msg("%s", gpunvme_errmsg());
-	assert_int_equal(gpunvme_pagecache_view(cache, &p.pages), 0);
+	assert_int_equal(gpunvme_cache_view(cache, &p.pages), 0);
 	assert_int_equal(gpunvme_cpu_launch(LANES, r->width, paged_kernel, &p), 0);
 	assert_int_equal(p.wrong, 0);
 	assert_int_equal(p.answered, LANES * 24);
 	check_ends(&p);
-	assert_int_equal(gpunvme_pagecache_destroy(cache), 0);
+	assert_int_equal(gpunvme_cache_destroy(cache), 0);
 }
 
 /* Also a page that is all hole, one across many extents, and a file that ends within its first word or block. */
@@ -1078,8 +1078,8 @@ static void check_pages_of(struct rig *r, const char *path, const char *source, 
 	if (gpunvme_file_open(r->dev, path, NULL, &file))
 		fail_msg("%s: %s", path, gpunvme_errmsg());
 	check_paged(r, file, want, 0, 4096, 0);
-	check_paged(r, file, want, GPUNVME_PAGECACHE_LANDING, r->dq.lba_shift > 10 ? 8192 : 1024, lba);
-	check_paged(r, file, want, GPUNVME_PAGECACHE_LANDING, 65536, 0);
+	check_paged(r, file, want, GPUNVME_CACHE_LANDING, r->dq.lba_shift > 10 ? 8192 : 1024, lba);
+	check_paged(r, file, want, GPUNVME_CACHE_LANDING, 65536, 0);
 	gpunvme_file_close(file);
 	free(want);
 }
@@ -1105,9 +1105,9 @@ static void pages_of_files(void **state)
 /* A queue that has not all blocks of the page begins no read; one that ends tells its reason, and the file's cache goes on by another. */
 static void pages_by_other_queues(void **state)
 {
-	struct gpunvme_pagecache_opts opts = { .size = sizeof(opts), .flags = GPUNVME_PAGECACHE_STATS, .frames = 2 };
-	struct gpunvme_pagecache_info info = { .size = sizeof(info) };
-	struct gpunvme_pagecache *cache = NULL;
+	struct gpunvme_cache_opts opts = { .size = sizeof(opts), .flags = GPUNVME_CACHE_STATS, .frames = 2 };
+	struct gpunvme_cache_info info = { .size = sizeof(info) };
+	struct gpunvme_cache *cache = NULL;
 	struct gpunvme_dpages pages;
 	struct gpunvme_dq dq;
 	uint32_t value;
@@ -1121,19 +1121,19 @@ static void pages_by_other_queues(void **state)
 	make_image("-t ext4 -b 1024");
 	rig_open(&r, "cpu", 512, 0);
 	assert_int_equal(gpunvme_file_open(r.dev, "/empty", NULL, &opts.file), 0);
-	assert_int_equal(gpunvme_pagecache_create(r.dev, r.gpu, &opts, &cache), -ENODATA);
+	assert_int_equal(gpunvme_cache_create(r.dev, r.gpu, &opts, &cache), -ENODATA);
 	gpunvme_file_close(opts.file);
 	assert_int_equal(gpunvme_file_open(r.dev, "/fragmented", NULL, &opts.file), 0);
 	opts.nsid = 2;
-	assert_int_equal(gpunvme_pagecache_create(r.dev, r.gpu, &opts, &cache), -EINVAL);
+	assert_int_equal(gpunvme_cache_create(r.dev, r.gpu, &opts, &cache), -EINVAL);
 	opts.nsid = 0;
 	opts.lba = 782; /* of 400000 bytes */
-	assert_int_equal(gpunvme_pagecache_create(r.dev, r.gpu, &opts, &cache), -ERANGE);
+	assert_int_equal(gpunvme_cache_create(r.dev, r.gpu, &opts, &cache), -ERANGE);
 	assert_non_null(strstr(gpunvme_errmsg(), "not within the file of 782 blocks"));
 	assert_null(cache);
 	opts.lba = 0;
-	assert_int_equal(gpunvme_pagecache_create(r.dev, r.gpu, &opts, &cache), 0);
-	assert_int_equal(gpunvme_pagecache_view(cache, &pages), 0);
+	assert_int_equal(gpunvme_cache_create(r.dev, r.gpu, &opts, &cache), 0);
+	assert_int_equal(gpunvme_cache_view(cache, &pages), 0);
 	dq = r.dq;
 	dq.device++;
 	assert_int_equal(gpunvme_array_load(&cached_file0, 0, 4, &value), -EXDEV);
@@ -1146,12 +1146,12 @@ static void pages_by_other_queues(void **state)
 	assert_int_equal(gpunvme_queue_stop(r.qp, 1), 0);
 	assert_int_equal(gpunvme_array_load(&cached_file1, 90000, 4, &value), -ECANCELED);
 	assert_int_equal(gpunvme_queue_stop(r.qp, 0), 0);
-	assert_int_equal(gpunvme_pagecache_view(cache, &pages), 0);
+	assert_int_equal(gpunvme_cache_view(cache, &pages), 0);
 	assert_int_equal(gpunvme_array_load(&cached_file1, 90000, 4, &value), 0);
 	assert_memory_equal(&value, want + 360000, 4);
-	assert_int_equal(gpunvme_pagecache_get_info(cache, &info), 0);
+	assert_int_equal(gpunvme_cache_get_info(cache, &info), 0);
 	assert_true(info.misses == 2 && info.failures == 1);
-	assert_int_equal(gpunvme_pagecache_destroy(cache), 0);
+	assert_int_equal(gpunvme_cache_destroy(cache), 0);
 	gpunvme_file_close(opts.file);
 	rig_close(&r);
 	free(want);

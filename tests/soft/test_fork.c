@@ -35,7 +35,7 @@ static struct gpunvme_gpu *gpu;
 static struct gpunvme_queue *qp;
 static struct gpunvme_mem *mem;
 static struct gpunvme_queue *vol;
-static struct gpunvme_pagecache *cache;
+static struct gpunvme_cache *cache;
 static struct gpunvme_service *service;
 static struct gpunvme_dq dq;
 static struct gpunvme_dbuf dbuf;
@@ -64,7 +64,7 @@ static int teardown(void **state)
 
 static void open_all(void)
 {
-	struct gpunvme_pagecache_opts pages = GPUNVME_PAGECACHE_OPTS_INIT;
+	struct gpunvme_cache_opts pages = GPUNVME_CACHE_OPTS_INIT;
 	struct gpunvme_queue_opts opts = GPUNVME_QUEUE_OPTS_INIT;
 
 	opts.queues = 1;
@@ -78,14 +78,14 @@ static void open_all(void)
 	good(gpunvme_mem_alloc(gpu, 65536, NULL, &mem));
 	good(gpunvme_mem_map(mem, dev));
 	good(gpunvme_mem_dbuf(mem, dev, &dbuf));
-	good(gpunvme_pagecache_create(dev, gpu, &pages, &cache));
+	good(gpunvme_cache_create(dev, gpu, &pages, &cache));
 	good(gpunvme_service_start(gpu, &dq, 1, &service));
 }
 
 static void close_all(void)
 {
 	good(gpunvme_service_stop(service));
-	good(gpunvme_pagecache_destroy(cache));
+	good(gpunvme_cache_destroy(cache));
 	good(gpunvme_queue_destroy(vol));
 	good(gpunvme_mem_free(mem));
 	good(gpunvme_queue_destroy(qp));
@@ -190,10 +190,10 @@ static int call_lanes(void)
 {
 	struct gpunvme_gpu_info info = { .size = sizeof(info) };
 	struct gpunvme_queue_latency latency = { .size = sizeof(latency) };
-	struct gpunvme_litmus litmus = GPUNVME_LITMUS_INIT;
+	struct gpunvme_ordering ordering = GPUNVME_ORDERING_INIT;
 	struct gpunvme_copy copy = { .size = sizeof(copy) };
-	struct gpunvme_load load = { .size = sizeof(load) };
-	struct gpunvme_pagecache *more;
+	struct gpunvme_workload load = { .size = sizeof(load) };
+	struct gpunvme_cache *more;
 	struct gpunvme_service *other_service;
 	char *bytes = gpunvme_mem_ptr(mem);
 	struct gpunvme_mem *other;
@@ -201,10 +201,10 @@ static int call_lanes(void)
 	IS_REFUSED(gpunvme_gpu_get_info(gpu, &info));
 	IS_REFUSED(gpunvme_queue_get_latency(qp, &latency));
 	IS_REFUSED(gpunvme_run_copy(gpu, &dq, 1, &dbuf, &copy));
-	IS_REFUSED(gpunvme_load_run(gpu, &dq, 1, &dbuf, &load));
-	IS_REFUSED(gpunvme_gpu_litmus(dev, gpu, NULL, &litmus));
+	IS_REFUSED(gpunvme_workload_run(gpu, &dq, 1, &dbuf, &load));
+	IS_REFUSED(gpunvme_gpu_ordering_test(dev, gpu, NULL, &ordering));
 	IS_REFUSED(gpunvme_service_start(gpu, &dq, 1, &other_service));
-	IS_REFUSED(gpunvme_pagecache_create(dev, gpu, NULL, &more));
+	IS_REFUSED(gpunvme_cache_create(dev, gpu, NULL, &more));
 	IS_REFUSED(gpunvme_mem_register(gpu, bytes, 4096, &other));
 	IS_REFUSED(gpunvme_mem_import_dmabuf(gpu, 0, 0, 4096, &other));
 	IS_REFUSED(gpunvme_mem_cmb(gpu, dev, 4096, NULL, &other));
@@ -215,7 +215,7 @@ static int call_the_rest(void)
 {
 	struct gpunvme_queue_info info = { .size = sizeof(info) };
 	struct gpunvme_mem_cache_info cached = { .size = sizeof(cached) };
-	struct gpunvme_pagecache_info pages = { .size = sizeof(pages) };
+	struct gpunvme_cache_info pages = { .size = sizeof(pages) };
 	struct gpunvme_dpages dpages;
 	struct gpunvme_dvol dvol;
 	struct gpunvme_mem_use use;
@@ -228,11 +228,11 @@ static int call_the_rest(void)
 	IS_REFUSED(gpunvme_mem_cache_forget(dev, NULL, 0));
 	IS_REFUSED(gpunvme_mem_cache_set_limit(dev, 0));
 	IS_REFUSED(gpunvme_mem_cache_get_info(dev, &cached));
-	IS_REFUSED(gpunvme_pagecache_get_info(cache, &pages));
-	IS_REFUSED(gpunvme_pagecache_view(cache, &dpages));
-	IS_REFUSED(gpunvme_pagecache_flush(cache));
-	IS_REFUSED(gpunvme_pagecache_discard(cache));
-	IS_REFUSED(gpunvme_pagecache_destroy(cache));
+	IS_REFUSED(gpunvme_cache_get_info(cache, &pages));
+	IS_REFUSED(gpunvme_cache_view(cache, &dpages));
+	IS_REFUSED(gpunvme_cache_flush(cache));
+	IS_REFUSED(gpunvme_cache_discard(cache));
+	IS_REFUSED(gpunvme_cache_destroy(cache));
 	return 0;
 }
 

@@ -92,7 +92,7 @@ static void close_stage(struct stage *s)
 		assert_int_equal(gpunvme_queue_get_info(s->qp[i], &info), 0);
 		assert_int_equal(info.poison, 0);
 		assert_int_equal(info.in_flight, 0);
-		assert_string_equal(info.rung, s->forward ? "soft+fwd" : "soft");
+		assert_string_equal(info.placement, s->forward ? "soft+fwd" : "soft");
 		gpunvme_queue_destroy(s->qp[i]);
 	}
 	assert_int_equal(gpunvme_mem_unmap(s->mem, s->dev), 0);

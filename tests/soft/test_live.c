@@ -208,30 +208,30 @@ static void test_lease(void **state)
 /* What kernels have changed in a cache goes to blocks of the file for as long as nobody has broken its lease. */
 static void test_caches(void **state)
 {
-	struct gpunvme_pagecache_opts opts = GPUNVME_PAGECACHE_OPTS_INIT;
-	struct gpunvme_pagecache *cache = NULL;
+	struct gpunvme_cache_opts opts = GPUNVME_CACHE_OPTS_INIT;
+	struct gpunvme_cache *cache = NULL;
 	struct gpunvme_file *file = live();
 
 	(void)state;
-	opts.flags = GPUNVME_PAGECACHE_WRITE_BACK;
+	opts.flags = GPUNVME_CACHE_WRITE_BACK;
 	opts.file = file;
-	says(gpunvme_pagecache_create(dev, gpu, &opts, &cache), -EROFS, "gpunvme_file_lease() for a file of a mounted file system");
+	says(gpunvme_cache_create(dev, gpu, &opts, &cache), -EROFS, "gpunvme_file_lease() for a file of a mounted file system");
 	good(gpunvme_file_lease(file));
-	good(gpunvme_pagecache_create(dev, gpu, &opts, &cache));
-	good(gpunvme_pagecache_flush(cache));
+	good(gpunvme_cache_create(dev, gpu, &opts, &cache));
+	good(gpunvme_cache_flush(cache));
 	k.broken = true;
-	says(gpunvme_pagecache_flush(cache), -ESTALE, "opens it for writing");
+	says(gpunvme_cache_flush(cache), -ESTALE, "opens it for writing");
 	k.broken = false;
 	k.flags = 0;
-	says(gpunvme_pagecache_flush(cache), -ESTALE, "cleared its immutable flag");
+	says(gpunvme_cache_flush(cache), -ESTALE, "cleared its immutable flag");
 	k.flags = FS_IMMUTABLE_FL;
 	k.second = 3 << 20;
-	says(gpunvme_pagecache_flush(cache), -ESTALE, "its blocks lie elsewhere");
+	says(gpunvme_cache_flush(cache), -ESTALE, "its blocks lie elsewhere");
 	k.second = 2 << 20;
-	good(gpunvme_pagecache_flush(cache));
+	good(gpunvme_cache_flush(cache));
 	good(gpunvme_file_unlease(file));
-	says(gpunvme_pagecache_flush(cache), -EROFS, "not leased any more");
-	good(gpunvme_pagecache_destroy(cache));
+	says(gpunvme_cache_flush(cache), -EROFS, "not leased any more");
+	good(gpunvme_cache_destroy(cache));
 	gpunvme_file_close(file);
 	untouched();
 }

@@ -683,8 +683,8 @@ static void says(int ret, int want, const char *words)
 static void one_or_many(void **state)
 {
 	const char *const one = "/plain", *const all = "/";
-	struct gpunvme_pagecache_opts of = GPUNVME_PAGECACHE_OPTS_INIT;
-	struct gpunvme_pagecache *cache;
+	struct gpunvme_cache_opts of = GPUNVME_CACHE_OPTS_INIT;
+	struct gpunvme_cache *cache;
 	struct gpunvme_file *alone, *set;
 	struct gpunvme_dextent a[4], b[4];
 	struct gpunvme_dfile view, same;
@@ -707,7 +707,7 @@ static void one_or_many(void **state)
 	set = open_all(&r, all);
 	says(gpunvme_file_view(set, r.gpu, &same), -EINVAL, "use gpunvme_file_view_set()");
 	of.file = set;
-	says(gpunvme_pagecache_create(r.dev, r.gpu, &of, &cache), -EINVAL, "a cache is over one file");
+	says(gpunvme_cache_create(r.dev, r.gpu, &of, &cache), -EINVAL, "a cache is over one file");
 	assert_int_equal(gpunvme_file_find(set, one, &number), 0);
 	assert_int_equal(gpunvme_file_get_extents(alone, 0, 0, a, &n), 0);
 	assert_int_equal(gpunvme_file_get_extents(set, number, 0, b, &m), 0);

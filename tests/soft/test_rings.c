@@ -262,7 +262,7 @@ static void use(struct gpunvme_queue *qp)
 	gpunvme_mem_free(mem);
 }
 
-static void test_ladder(void **state)
+static void test_fallback(void **state)
 {
 	struct gpunvme_queue_opts opts = GPUNVME_QUEUE_OPTS_INIT;
 	struct gpunvme_queue *qp, *second;
@@ -409,7 +409,7 @@ static void test_dead_gpu(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(test_ladder, begin, end),
+		cmocka_unit_test_setup_teardown(test_fallback, begin, end),
 		cmocka_unit_test_setup_teardown(test_hiccup, begin, end),
 		cmocka_unit_test_setup_teardown(test_still, begin, end),
 		cmocka_unit_test_setup_teardown(test_forwarder, begin, end),

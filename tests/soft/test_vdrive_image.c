@@ -92,10 +92,10 @@ off_t __wrap_lseek(int fd, off_t at, int whence)
 /* One block of the drive, by a command list. */
 static void read_block(struct pair *p, uint64_t lba, unsigned char *block)
 {
-	struct gpunvme_batch_cmd cmd = { .lba = lba, .nblocks = 1, .op = GPUNVME_IO_READ };
-	struct gpunvme_batch batch = { sizeof(batch), 1, 1, &cmd };
+	struct gpunvme_command cmd = { .lba = lba, .nblocks = 1, .op = GPUNVME_IO_READ };
+	struct gpunvme_commands list = { sizeof(list), 1, 1, &cmd };
 
-	good(gpunvme_run_batch(p->gpu, &p->dq, 1, &p->dbuf, &batch));
+	good(gpunvme_run_commands(p->gpu, &p->dq, 1, &p->dbuf, &list));
 	assert_int_equal(cmd.status, 0);
 	memcpy(block, gpunvme_mem_ptr(p->mem), 512);
 }

@@ -123,7 +123,7 @@ static int clean_up(void **state)
 /* Static in each case: when that has failed, threads of its load still end there. */
 struct rig {
 	struct pair pair;
-	struct gpunvme_load load;
+	struct gpunvme_workload load;
 	pthread_t thread;
 	int result; /* of the load */
 };
@@ -143,7 +143,7 @@ static void *run_load(void *arg)
 {
 	struct rig *r = arg;
 
-	r->result = gpunvme_load_run(r->pair.gpu, &r->pair.dq, 1, &r->pair.dbuf, &r->load);
+	r->result = gpunvme_workload_run(r->pair.gpu, &r->pair.dq, 1, &r->pair.dbuf, &r->load);
 	return NULL;
 }
 
@@ -160,8 +160,8 @@ static void start_load(struct rig *r)
 {
 	const uint64_t before = pair_submitted(&r->pair);
 
-	r->load = (struct gpunvme_load)GPUNVME_LOAD_INIT;
-	r->load.flags = GPUNVME_LOAD_RANDOM;
+	r->load = (struct gpunvme_workload)GPUNVME_WORKLOAD_INIT;
+	r->load.flags = GPUNVME_WORKLOAD_RANDOM;
 	r->load.lanes = 4;
 	r->load.nblocks = 8;
 	r->load.ms = LOAD_MS;
@@ -213,7 +213,7 @@ static void test_what_it_says(void **state)
 	assert_string_equal(info.transport, "vfio-user");
 	assert_string_equal(info.reset, "function");
 	good(gpunvme_queue_get_info(r.pair.qp, &queue));
-	assert_string_equal(queue.rung, "vfio-user");
+	assert_string_equal(queue.placement, "vfio-user");
 	check_io(&r, 3);
 	close_rig(&r);
 	end_server(SIGTERM);

@@ -433,9 +433,9 @@ static GPUNVME_DEVICE void put_last_word(void *arg)
 static void change_the_end(struct stage *s, const char *last_image, uint64_t bytes_of_it)
 {
 	struct gpunvme_queue_info info = { .size = sizeof(info) };
-	struct gpunvme_pagecache_opts opts = GPUNVME_PAGECACHE_OPTS_INIT;
+	struct gpunvme_cache_opts opts = GPUNVME_CACHE_OPTS_INIT;
 	struct gpunvme_view view = GPUNVME_VIEW_INIT;
-	struct gpunvme_pagecache *cache;
+	struct gpunvme_cache *cache;
 	struct last l = { .word = 127, .value = 0x1a57 };
 	uint32_t found = 0;
 	FILE *f;
@@ -444,17 +444,17 @@ static void change_the_end(struct stage *s, const char *last_image, uint64_t byt
 	view.flags = GPUNVME_VIEW_WRITE;
 	assert_int_equal(gpunvme_queue_view(s->vol, &view, &l.v), 0);
 	opts.volume = s->vol;
-	opts.flags = GPUNVME_PAGECACHE_WRITE_BACK;
+	opts.flags = GPUNVME_CACHE_WRITE_BACK;
 	opts.page_size = 512;
 	opts.frames = 4;
 	opts.lba = info.nblocks - 1;
-	assert_int_equal(gpunvme_pagecache_create(NULL, s->gpu, &opts, &cache), 0);
-	assert_int_equal(gpunvme_pagecache_view(cache, &l.pages), 0);
+	assert_int_equal(gpunvme_cache_create(NULL, s->gpu, &opts, &cache), 0);
+	assert_int_equal(gpunvme_cache_view(cache, &l.pages), 0);
 	assert_int_equal(gpunvme_cpu_launch(1, 1, put_last_word, &l), 0);
 	assert_int_equal(l.put, 0);
 	assert_int_equal(l.past, -GPUNVME_ERANGE);
-	assert_int_equal(gpunvme_pagecache_flush(cache), 0);
-	assert_int_equal(gpunvme_pagecache_destroy(cache), 0);
+	assert_int_equal(gpunvme_cache_flush(cache), 0);
+	assert_int_equal(gpunvme_cache_destroy(cache), 0);
 	f = fopen(last_image, "rb");
 	assert_non_null(f);
 	assert_int_equal(fseeko(f, (off_t)(bytes_of_it - sizeof(found)), SEEK_SET), 0);
@@ -921,7 +921,7 @@ static void failed_volumes_leave_nothing(void **state)
 
 struct paged {
 	struct stage s;
-	struct gpunvme_pagecache *cache;
+	struct gpunvme_cache *cache;
 	struct gpunvme_dpages pages;
 	const uint64_t *want; /* of the window */
 	uint64_t words;
@@ -948,16 +948,16 @@ static void number_members(struct paged *p)
 
 static void open_cache(struct paged *p, uint32_t flags, uint32_t page, uint32_t frames, uint64_t lba)
 {
-	struct gpunvme_pagecache_opts opts = GPUNVME_PAGECACHE_OPTS_INIT;
+	struct gpunvme_cache_opts opts = GPUNVME_CACHE_OPTS_INIT;
 	uint8_t *want;
 
-	opts.flags = GPUNVME_PAGECACHE_STATS | flags;
+	opts.flags = GPUNVME_CACHE_STATS | flags;
 	opts.page_size = page;
 	opts.frames = frames;
 	opts.lba = lba;
 	opts.volume = p->s.vol;
-	assert_int_equal(gpunvme_pagecache_create(NULL, p->s.gpu, &opts, &p->cache), 0);
-	assert_int_equal(gpunvme_pagecache_view(p->cache, &p->pages), 0);
+	assert_int_equal(gpunvme_cache_create(NULL, p->s.gpu, &opts, &p->cache), 0);
+	assert_int_equal(gpunvme_cache_view(p->cache, &p->pages), 0);
 	p->words = p->pages.lba_count * BLOCK / 8;
 	p->page_words = page / 8;
 	want = malloc(p->words * 8);
@@ -969,17 +969,17 @@ static void open_cache(struct paged *p, uint32_t flags, uint32_t page, uint32_t 
 /* Nobody has a page, and each frame is free or its page's. */
 static void close_cache(struct paged *p)
 {
-	struct gpunvme_pagecache_info info = { .size = sizeof(info) };
+	struct gpunvme_cache_info info = { .size = sizeof(info) };
 	const uint64_t *word = (const uint64_t *)(uintptr_t)p->pages.table;
 	uint64_t i, valid = 0;
 
-	assert_int_equal(gpunvme_pagecache_get_info(p->cache, &info), 0);
+	assert_int_equal(gpunvme_cache_get_info(p->cache, &info), 0);
 	for (i = 0; i < info.pages; i++) {
 		assert_int_equal(word[i] & GPUNVME_PAGE_REFS, 0);
 		valid += (word[i] & GPUNVME_PAGE_STATE) == GPUNVME_PAGE_VALID;
 	}
 	assert_int_equal(valid, info.misses - info.failures - info.evictions);
-	assert_int_equal(gpunvme_pagecache_destroy(p->cache), 0);
+	assert_int_equal(gpunvme_cache_destroy(p->cache), 0);
 	free((void *)(uintptr_t)p->want);
 }
 
@@ -1059,9 +1059,9 @@ static void pages_of_stripes(void **state)
 	(void)state;
 	check_cache(1, 4, 0, 0, 4096, 8, 3);
 	check_cache(2, 1, 1, 0, 512, 40, 0);
-	check_cache(3, 4, 1, GPUNVME_PAGECACHE_LANDING, 4096, 12, 0);
+	check_cache(3, 4, 1, GPUNVME_CACHE_LANDING, 4096, 12, 0);
 	check_cache(3, 32, 16, 0, 4096, 40, 5);
-	check_cache(2, 32, 8, GPUNVME_PAGECACHE_LANDING, 16384, 34, 7);
+	check_cache(2, 32, 8, GPUNVME_CACHE_LANDING, 16384, 34, 7);
 	check_cache(3, 1, 4, 0, 65536, 6, 1);
 }
 
@@ -1126,7 +1126,7 @@ static enum gnv_soft_verdict lose_all(void *ctx, uint16_t sqid, const struct gpu
 static void page_of_a_dead_member(void **state)
 {
 	struct paged p = { .s = { .members = 2, .width = 4 } };
-	struct gpunvme_pagecache_info info = { .size = sizeof(info) };
+	struct gpunvme_cache_info info = { .size = sizeof(info) };
 	struct gnv_soft_fault fault = { lose_all, NULL };
 	struct gpunvme_view view = GPUNVME_VIEW_INIT;
 	struct gpunvme_dq *dq;
@@ -1135,7 +1135,7 @@ static void page_of_a_dead_member(void **state)
 	(void)state;
 	number_members(&p);
 	open_stage(&p.s, "?lba=512", 1, 8);
-	open_cache(&p, GPUNVME_PAGECACHE_LANDING, 2048, 64, 0);
+	open_cache(&p, GPUNVME_CACHE_LANDING, 2048, 64, 0);
 	dq = (struct gpunvme_dq *)(uintptr_t)p.s.v.dq;
 	dq[1].cmd_timeout = 300ull * dq[1].ticks_per_ms;
 	gnv_soft_set_fault(gnv_dev_soft(p.s.dev[1]), &fault);
@@ -1145,12 +1145,12 @@ static void page_of_a_dead_member(void **state)
 	for (i = 0; i < 16; i++)
 		assert_true(i / 2 % 2 == 0 || p.s.status[i] == -GPUNVME_ETIMEDOUT || p.s.status[i] == -GPUNVME_ESHUTDOWN);
 	assert_int_equal(p.failed, 8);
-	assert_int_equal(gpunvme_pagecache_get_info(p.cache, &info), 0);
+	assert_int_equal(gpunvme_cache_get_info(p.cache, &info), 0);
 	assert_true(info.lost > 0);
 	assert_int_equal(gpunvme_queue_recover(p.s.vol), 0);
 	assert_int_equal(gpunvme_queue_view(p.s.vol, &view, &p.s.v), 0);
-	assert_int_equal(gpunvme_pagecache_view(p.cache, &p.pages), 0);
-	assert_int_equal(gpunvme_pagecache_get_info(p.cache, &info), 0);
+	assert_int_equal(gpunvme_cache_view(p.cache, &p.pages), 0);
+	assert_int_equal(gpunvme_cache_get_info(p.cache, &info), 0);
 	assert_int_equal(info.lost, 0);
 	p.failed = 0;
 	assert_int_equal(gpunvme_cpu_launch(16, 4, dying_kernel, &p), 0);
@@ -1188,7 +1188,7 @@ static void dead_member_has_all_frames(void **state)
 	assert_int_equal(gpunvme_page_get(&src, 0, &page), -GPUNVME_EAGAIN);
 	assert_int_equal(gpunvme_queue_recover(p.s.vol), 0);
 	assert_int_equal(gpunvme_queue_view(p.s.vol, &view, &p.s.v), 0);
-	assert_int_equal(gpunvme_pagecache_view(p.cache, &p.pages), 0);
+	assert_int_equal(gpunvme_cache_view(p.cache, &p.pages), 0);
 	for (i = 0; i < 4; i++) {
 		assert_int_equal(gpunvme_page_get(&src, i, &page), 0);
 		assert_memory_equal((const void *)(uintptr_t)page.base, p.want + (uint64_t)i * p.page_words, 4096);
@@ -1205,9 +1205,9 @@ static void dead_member_has_all_frames(void **state)
 static void failed_caches_leave_nothing(void **state)
 {
 	struct stage s = { .members = 2, .width = 1 };
-	struct gpunvme_pagecache_opts opts = GPUNVME_PAGECACHE_OPTS_INIT;
+	struct gpunvme_cache_opts opts = GPUNVME_CACHE_OPTS_INIT;
 	struct gnv_soft_fault fault = { lose_all, NULL };
-	struct gpunvme_pagecache *cache = NULL;
+	struct gpunvme_cache *cache = NULL;
 	struct gpunvme_dq *dq;
 
 	(void)state;
@@ -1219,7 +1219,7 @@ static void failed_caches_leave_nothing(void **state)
 	gnv_soft_set_fault(gnv_dev_soft(s.dev[0]), NULL);
 	opts.volume = s.vol;
 	gnv_ctrl_kill(&s.dev[1]->nvme.ctrl, -ENODEV, "it was unplugged");
-	assert_int_equal(gpunvme_pagecache_create(NULL, s.gpu, &opts, &cache), -ENODEV);
+	assert_int_equal(gpunvme_cache_create(NULL, s.gpu, &opts, &cache), -ENODEV);
 	assert_non_null(strstr(gpunvme_errmsg(), "the controller is gone"));
 	assert_null(cache);
 	gnv_ctrl_revive(&s.dev[1]->nvme.ctrl);
@@ -1274,7 +1274,7 @@ static void caches_of_other_volumes(void **state)
 	struct paged p = { .s = { .members = 2, .width = 1 } };
 	struct gpunvme_queue_opts opts = { .size = sizeof(opts), .queues = 1, .stripe = 16 };
 	struct gpunvme_queue *striped, *turned;
-	struct gpunvme_pagecache_info info = { .size = sizeof(info) };
+	struct gpunvme_cache_info info = { .size = sizeof(info) };
 	struct gpunvme_dev *back[2];
 	struct gpunvme_dvol v[2];
 
@@ -1290,7 +1290,7 @@ static void caches_of_other_volumes(void **state)
 	assert_int_equal(gpunvme_queue_view(striped, NULL, &v[0]), 0);
 	assert_int_equal(gpunvme_queue_view(turned, NULL, &v[1]), 0);
 	check_strangers(&p, &v[0], &v[1]);
-	assert_int_equal(gpunvme_pagecache_get_info(p.cache, &info), 0);
+	assert_int_equal(gpunvme_cache_get_info(p.cache, &info), 0);
 	assert_int_equal(info.misses, 2);
 	assert_int_equal(info.failures, 0);
 	assert_int_equal(gpunvme_queue_destroy(striped), 0);
@@ -1324,21 +1324,21 @@ static void read_only_volumes_have_no_writable_view(void **state)
 static void bad_caches_are_refused(void **state)
 {
 	struct stage s = { .members = 2, .width = 1 };
-	struct gpunvme_pagecache_opts opts = GPUNVME_PAGECACHE_OPTS_INIT;
-	struct gpunvme_pagecache *cache = NULL;
+	struct gpunvme_cache_opts opts = GPUNVME_CACHE_OPTS_INIT;
+	struct gpunvme_cache *cache = NULL;
 
 	(void)state;
 	open_stage(&s, "?lba=512", 1, 8);
-	assert_int_equal(gpunvme_pagecache_create(NULL, s.gpu, &opts, &cache), -EINVAL);
+	assert_int_equal(gpunvme_cache_create(NULL, s.gpu, &opts, &cache), -EINVAL);
 	opts.volume = s.vol;
-	assert_int_equal(gpunvme_pagecache_create(s.dev[0], s.gpu, &opts, &cache), -EINVAL);
+	assert_int_equal(gpunvme_cache_create(s.dev[0], s.gpu, &opts, &cache), -EINVAL);
 	assert_non_null(strstr(gpunvme_errmsg(), "leave dev NULL"));
 	opts.nsid = 1;
-	assert_int_equal(gpunvme_pagecache_create(NULL, s.gpu, &opts, &cache), -EINVAL);
+	assert_int_equal(gpunvme_cache_create(NULL, s.gpu, &opts, &cache), -EINVAL);
 	assert_non_null(strstr(gpunvme_errmsg(), "names no namespace"));
 	opts.nsid = 0;
 	opts.lba = 4000;
-	assert_int_equal(gpunvme_pagecache_create(NULL, s.gpu, &opts, &cache), -ERANGE);
+	assert_int_equal(gpunvme_cache_create(NULL, s.gpu, &opts, &cache), -ERANGE);
 	assert_non_null(strstr(gpunvme_errmsg(), "not within the volume of 4000 blocks"));
 	assert_null(cache);
 	close_stage(&s);

@@ -3,7 +3,7 @@
  * Pages that lanes change, for a model checker: device/gpunvme/device/changes.h. Lanes get a page, change it, or only read it, and
  * give it back; a lane that finds no frame writes what was changed; a lane flushes; writes succeed, fail, or are given up and come
  * to the drive later, or never; a host ends what was kept for those. How a page is read, waited for and referred to is
- * pagecache.pml's. docs/verification.md says what is proved; tests/spin/check runs it, also with each PLANT, which must be found.
+ * cache.pml's. docs/verification.md says what is proved; tests/spin/check runs it, also with each PLANT, which must be found.
  *
  * PAGES pages, FRAMES frames, LANES lanes, ROUNDS pages for each; with MANY a lane that changes a clean page may write one; with
  * FLUSHES one more lane flushes so often; with FAILS writes may fail, with LOSES be given up. What a page has is a number that each
@@ -366,7 +366,7 @@ end:	do
 	od
 }
 
-/* gnv_pagecache_give_back(): the words come first, and the device has no command when they are written. */
+/* gnv_cache_give_back(): the words come first, and the device has no command when they are written. */
 proctype host()
 {
 	byte f;

@@ -454,7 +454,7 @@ struct fake *fake_new(void)
 	fake->bar0.page = 4096;
 	fake->bar0.ops = &bar_ops;
 	fake->port = (struct gnv_port){
-		.ops = &port_ops, .bar0 = &fake->bar0, .space = &fake->space, .rung = "fake", .address = "fake0"
+		.ops = &port_ops, .bar0 = &fake->bar0, .space = &fake->space, .placement = "fake", .address = "fake0"
 	};
 	memset(&fake->id, 0, sizeof(fake->id));
 	memcpy(fake->id.mn, "Fake Drive                              ", 40);

@@ -271,7 +271,7 @@ static void test_queues(void **state)
 		assert_true(qp[i]->qp[0]->sq.iova >= FAKE_CMB_IOVA && qp[i]->qp[0]->sq.iova + qp[i]->qp[0]->sq.len <= FAKE_CMB_IOVA + 64 * 4096);
 		assert_true(qp[i]->qp[0]->cq.iova < FAKE_CMB_IOVA);
 		assert_int_equal(gpunvme_queue_get_info(qp[i], &info), 0);
-		assert_string_equal(info.rung, "cmb");
+		assert_string_equal(info.placement, "cmb");
 	}
 	assert_int_equal(gpunvme_queue_create(dev, gpu, &opts, &qp[3]), -ENOSPC);
 	assert_non_null(strstr(gpunvme_errmsg(), "less deep"));

@@ -254,7 +254,7 @@ static void test_doorbells(void **state)
 	seen.mmio_error = -EOPNOTSUPP;
 	assert_int_equal(gpunvme_queue_create(dev, gpu, &plain, &qp), 0);
 	assert_int_equal(gpunvme_queue_get_info(qp, &info), 0);
-	assert_string_equal(info.rung, "fake+fwd");
+	assert_string_equal(info.placement, "fake+fwd");
 	assert_int_equal(qp->qp[0]->sq_db, LANE + (uintptr_t)qp->qp[0]->bells.cpu);
 	gpunvme_queue_destroy(qp);
 	seen.mmio_error = -EIO;
@@ -463,17 +463,17 @@ static void view_queues(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, const 
 }
 
 /* The time that a kernel gets for lists of so many commands. */
-static uint32_t batch_time(struct gpunvme_gpu *gpu, const struct gpunvme_dq dq[VIEWS], uint32_t each)
+static uint32_t commands_time(struct gpunvme_gpu *gpu, const struct gpunvme_dq dq[VIEWS], uint32_t each)
 {
-	static struct gpunvme_batch_cmd cmd[1u << 17];
-	struct gpunvme_batch batch = { sizeof(batch), 1, each, cmd };
+	static struct gpunvme_command cmd[1u << 17];
+	struct gpunvme_commands list = { sizeof(list), 1, each, cmd };
 	struct gpunvme_dbuf dbuf = { 0 };
 	unsigned i, locals = seen.locals;
 
 	assert_true(each <= GNV_ARRAY_LEN(cmd));
 	for (i = 0; i < each; i++)
-		cmd[i] = (struct gpunvme_batch_cmd){ .op = GPUNVME_IO_FLUSH, .queue = i % VIEWS, .status = 99 };
-	assert_int_equal(gpunvme_run_batch(gpu, dq, VIEWS, &dbuf, &batch), 0);
+		cmd[i] = (struct gpunvme_command){ .op = GPUNVME_IO_FLUSH, .queue = i % VIEWS, .status = 99 };
+	assert_int_equal(gpunvme_run_commands(gpu, dq, VIEWS, &dbuf, &list), 0);
 	for (i = 0; i < each; i++)
 		assert_int_equal(cmd[i].status, -EAGAIN);
 	assert_int_equal(seen.locals, locals);
@@ -484,7 +484,7 @@ static uint32_t batch_time(struct gpunvme_gpu *gpu, const struct gpunvme_dq dq[V
  * A kernel is not taken for one that hangs while a lane may yet wait for the queue with the longest time-out, nor while it refuses
  * commands, which no queue gets.
  */
-static void test_batch_time(void **state)
+static void test_commands_time(void **state)
 {
 	static const uint32_t ms[VIEWS] = { 100, 60000, 2000 };
 	struct fake *fake = fake_new();
@@ -501,9 +501,9 @@ static void test_batch_time(void **state)
 	gpu->ops = &ops;
 	assert_int_equal(fake_open(fake, &dev), 0);
 	view_queues(dev, gpu, ms, qp, dq);
-	took = batch_time(gpu, dq, 2);
+	took = commands_time(gpu, dq, 2);
 	assert_in_range(took, 60000, 80000);
-	assert_in_range(batch_time(gpu, dq, 1u << 17) - took, 1000, 10000);
+	assert_in_range(commands_time(gpu, dq, 1u << 17) - took, 1000, 10000);
 	for (i = 0; i < VIEWS; i++)
 		gpunvme_queue_destroy(qp[i]);
 	gpunvme_dev_close(dev);
@@ -517,7 +517,7 @@ int main(void)
 		cmocka_unit_test(test_addresses), cmocka_unit_test(test_refusals), cmocka_unit_test(test_unreadable),
 		cmocka_unit_test(test_doorbells), cmocka_unit_test(test_kept),	   cmocka_unit_test(test_rig),
 		cmocka_unit_test(test_control),
-		cmocka_unit_test(test_copies),	  cmocka_unit_test(test_batch_time),
+		cmocka_unit_test(test_copies),	  cmocka_unit_test(test_commands_time),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

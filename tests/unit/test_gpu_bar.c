@@ -151,7 +151,7 @@ static void expect(int way)
 }
 
 /* One way after another is refused, with another reason, and the next one is taken. */
-static void test_ladder(void **state)
+static void test_fallback(void **state)
 {
 	struct gnv_bar bar;
 
@@ -341,7 +341,7 @@ static void test_two_gpus(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(test_ladder, begin, end),
+		cmocka_unit_test_setup_teardown(test_fallback, begin, end),
 		cmocka_unit_test_setup_teardown(test_order, begin, end),
 		cmocka_unit_test_setup_teardown(test_distrust, begin, end),
 		cmocka_unit_test_setup_teardown(test_shared, begin, end),

@@ -103,7 +103,7 @@ static void test_forward(void **state)
 	opts.flags |= GPUNVME_QUEUE_FORWARD;
 	assert_int_equal(gpunvme_queue_create(dev, gpu, &opts, &qp), 0);
 	assert_int_equal(gpunvme_queue_get_info(qp, &info), 0);
-	assert_string_equal(info.rung, "fake+fwd");
+	assert_string_equal(info.placement, "fake+fwd");
 	assert_int_equal(gpunvme_queue_view(qp, NULL, &dq), 0);
 	bells = qp->qp[0]->bells.cpu;
 	assert_int_equal(dq.sq_db, (uintptr_t)&bells->sq);
@@ -146,7 +146,7 @@ static void test_create(void **state)
 	assert_int_equal(info.qid, 1);
 	assert_int_equal(info.depth, 1024);
 	assert_int_equal(info.cq_depth, 1024); /* MQES has no more */
-	assert_string_equal(info.rung, "fake");
+	assert_string_equal(info.placement, "fake");
 	assert_int_equal(info.in_flight, 0);
 	assert_int_equal(gpunvme_queue_view(qp, NULL, &dq), 0);
 	assert_int_equal(dq.head.version, GPUNVME_HEAD_VERSION);

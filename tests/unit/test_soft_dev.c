@@ -103,7 +103,7 @@ static void exercise(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, uint32_t 
 	assert_int_equal(gpunvme_queue_create(dev, gpu, &opts, &qp), 0);
 	assert_int_equal(gpunvme_queue_get_info(qp, &info), 0);
 	assert_int_equal(info.submitted + info.doorbells + info.completions + info.in_flight, 0); /* without the self-test */
-	assert_string_equal(info.rung, "soft");
+	assert_string_equal(info.placement, "soft");
 	view.flags = GPUNVME_VIEW_WRITE;
 	assert_int_equal(gpunvme_queue_view(qp, &view, &dq), 0);
 	assert_int_equal(gpunvme_mem_alloc(gpu, 8 << 20, NULL, &mem), 0);
@@ -310,7 +310,7 @@ static int ring_admin(void *ctx, uint32_t tail)
 }
 
 /* A command whose doorbell somebody else rings, and one for which nobody does. */
-static void test_admin_rung(void **state)
+static void test_admin_doorbell(void **state)
 {
 	struct gpunvme_sqe cmd = { .opc = GPUNVME_ADMIN_IDENTIFY, .cdw10 = 1 };
 	struct gpunvme_sqe wrong = { .opc = GPUNVME_ADMIN_DELETE_SQ, .cdw10 = 1 };
@@ -327,13 +327,13 @@ static void test_admin_rung(void **state)
 	assert_int_equal(gpunvme_mem_map(mem, dev), 0);
 	assert_int_equal(gpunvme_mem_dbuf(mem, dev, &dbuf), 0);
 	model = (const char *)gpunvme_mem_ptr(mem) + 24;
-	assert_int_equal(gpunvme_dev_admin_rung(dev, &cmd, &dbuf, ring_admin, NULL, NULL), -EIO);
+	assert_int_equal(gpunvme_dev_admin_doorbell(dev, &cmd, &dbuf, ring_admin, NULL, NULL), -EIO);
 	assert_int_equal(model[0], 0);
-	assert_int_equal(gpunvme_dev_admin_rung(dev, &cmd, &dbuf, ring_admin, dev, NULL), 0);
+	assert_int_equal(gpunvme_dev_admin_doorbell(dev, &cmd, &dbuf, ring_admin, dev, NULL), 0);
 	assert_memory_equal(model, "libgpunvme", 10);
-	assert_int_equal(gpunvme_dev_admin_rung(dev, &wrong, NULL, ring_admin, dev, NULL), -EPERM);
+	assert_int_equal(gpunvme_dev_admin_doorbell(dev, &wrong, NULL, ring_admin, dev, NULL), -EPERM);
 	dbuf.iova += 8;
-	assert_int_equal(gpunvme_dev_admin_rung(dev, &cmd, &dbuf, ring_admin, dev, NULL), -EINVAL);
+	assert_int_equal(gpunvme_dev_admin_doorbell(dev, &cmd, &dbuf, ring_admin, dev, NULL), -EINVAL);
 	gpunvme_mem_free(mem);
 	gpunvme_gpu_close(gpu);
 	gpunvme_dev_close(dev);
@@ -343,7 +343,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_info),
-		cmocka_unit_test(test_admin_rung),
+		cmocka_unit_test(test_admin_doorbell),
 		cmocka_unit_test(test_io),
 		cmocka_unit_test(test_read_only),
 		cmocka_unit_test(test_many),

@@ -16,7 +16,7 @@
 #include "common/virtual.h"
 #include "common/wait.h"
 #include "mocks/kernel/fake_kernel.h"
-#include "mem/peer_mem.h"
+#include "mem/mem_bar.h"
 #include "os/linux/exclusive.h"
 #include "os/vfio/uapi/iommufd.h"
 #include "os/vfio/uapi/vfio.h"
@@ -472,7 +472,7 @@ static void count_line(void *ctx, enum gpunvme_log_level level, const char *text
 }
 
 struct lender {
-	struct gpunvme_peer *peer;
+	struct gpunvme_bar *bar;
 	struct gpunvme_mem *mem;
 	struct gnv_mem_watch watch;
 	unsigned lost, lines;
@@ -488,8 +488,8 @@ static void lend(struct lender *l)
 	struct gnv_log log = { .fn = count_line, .ctx = &l->lines };
 
 	*l = (struct lender){ .watch.lost = mem_lost };
-	assert_int_equal(gnv_peer_open(gnv_way_iommufd.take, &pci, &log, &l->peer), 0);
-	assert_int_equal(gnv_mem_bar(l->peer, NULL, 0, 0, 4096, &l->mem), 0);
+	assert_int_equal(gnv_bar_dev_open(gnv_way_iommufd.take, &pci, &log, &l->bar), 0);
+	assert_int_equal(gnv_mem_bar(l->bar, NULL, 0, 0, 4096, &l->mem), 0);
 	pthread_mutex_lock(&l->mem->lock);
 	gnv_mem_watch(l->mem, &l->watch);
 	pthread_mutex_unlock(&l->mem->lock);
@@ -504,40 +504,40 @@ static void take_back(struct lender *l)
 }
 
 /* Success is said of a reset only, and a device that has none is left as it is. */
-static void test_peer_reset(void **state)
+static void test_bar_reset(void **state)
 {
 	struct lender l;
 
 	(void)state;
 	lend(&l);
-	assert_int_equal(gpunvme_peer_reset(l.peer), 0);
+	assert_int_equal(gpunvme_bar_reset(l.bar), 0);
 	assert_int_equal(l.lost, 1);
 	fake_kernel.fail_request = VFIO_DEVICE_RESET;
 	fake_kernel.fail_errno = EAGAIN;
-	assert_int_equal(gpunvme_peer_reset(l.peer), -EIO);
+	assert_int_equal(gpunvme_bar_reset(l.bar), -EIO);
 	assert_int_equal(l.lost, 2);
-	assert_int_equal(gpunvme_peer_close(l.peer), 0);
-	assert_int_equal(gpunvme_peer_close(NULL), 0);
+	assert_int_equal(gpunvme_bar_close(l.bar), 0);
+	assert_int_equal(gpunvme_bar_close(NULL), 0);
 	take_back(&l);
 
 	fake_kernel_reset();
 	fake_kernel.no_reset = true;
 	lend(&l);
-	assert_int_equal(gpunvme_peer_reset(l.peer), -EOPNOTSUPP);
+	assert_int_equal(gpunvme_bar_reset(l.bar), -EOPNOTSUPP);
 	assert_int_equal(l.lost, 0);
 	assert_true(command_register() & PCI_COMMAND_MASTER);
-	gpunvme_peer_close(l.peer);
+	gpunvme_bar_close(l.bar);
 	take_back(&l);
 }
 
-/* Memory keeps a closed peer alive, but not its user's log. */
+/* Memory keeps a closed device alive, but not its user's log. */
 static void test_silent_after_close(void **state)
 {
 	struct lender l;
 
 	(void)state;
 	lend(&l);
-	gpunvme_peer_close(l.peer);
+	gpunvme_bar_close(l.bar);
 	ring(fake_kernel.err);
 	becomes(&l.lost, 1);
 	ring(fake_kernel.req);
@@ -560,7 +560,7 @@ int main(void)
 		cmocka_unit_test_setup(test_found_enabled, setup),
 		cmocka_unit_test_setup(test_slot, setup),
 		cmocka_unit_test_setup(test_not_isolated, setup),
-		cmocka_unit_test_setup(test_peer_reset, setup),
+		cmocka_unit_test_setup(test_bar_reset, setup),
 		cmocka_unit_test_setup(test_given_back_how, setup),
 		cmocka_unit_test_setup(test_silent_after_close, setup),
 	};

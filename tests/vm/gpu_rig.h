@@ -128,10 +128,10 @@ static inline struct gpunvme_queue_info about(struct gpunvme_queue *qp)
 	return info;
 }
 
-static inline void is_rung(struct gpunvme_queue *qp, const char *rung)
+static inline void is_placement(struct gpunvme_queue *qp, const char *placement)
 {
-	if (strcmp(about(qp).rung, rung))
-		fail_msg("the queue is on rung %s, not %s:\n%s", about(qp).rung, rung, journal);
+	if (strcmp(about(qp).placement, placement))
+		fail_msg("the queue is on placement %s, not %s:\n%s", about(qp).placement, placement, journal);
 }
 
 static inline bool in_vram(const void *ptr)
@@ -171,7 +171,7 @@ static inline void scribble(void *ptr, size_t len, unsigned seed)
 		p[i] = (unsigned char)(rand_r(&seed) >> 7);
 }
 
-/* Lanes write a buffer out and read it back, with buffers that lie where the queue's rung wants them. */
+/* Lanes write a buffer out and read it back, with buffers that lie where the queue's placement wants them. */
 static inline void use(struct gpunvme_queue *qp, bool local)
 {
 	struct gpunvme_mem *out, *in;

@@ -24,7 +24,7 @@
 #include <linux/udmabuf.h>
 
 #include "common/good.h"
-#include "mem/peer_mem.h"
+#include "mem/mem_bar.h"
 #include "mem/space_vfio.h"
 #include "os/vfio/iommufd.h"
 #include "life/life.h"
@@ -38,20 +38,20 @@
 
 static struct gpunvme_dev *dev;
 static struct gpunvme_gpu *gpu;
-static struct gpunvme_peer *vram;
+static struct gpunvme_bar *vram;
 static bool type1;
 
 static int setup(void **state)
 {
 	const char *uri = getenv("GPUNVME_TEST_URI");
-	char peer[64];
+	char other[64];
 
 	(void)state;
 	assert_non_null(uri);
 	type1 = strstr(uri, "type1");
 	good(gpunvme_gpu_open("cpu", NULL, &gpu));
-	snprintf(peer, sizeof(peer), "%s?port=%s", getenv("GPUNVME_TEST_VRAM"), type1 ? "type1" : "iommufd");
-	good(gpunvme_peer_open(peer, NULL, &vram));
+	snprintf(other, sizeof(other), "%s?port=%s", getenv("GPUNVME_TEST_VRAM"), type1 ? "type1" : "iommufd");
+	good(gpunvme_bar_open(other, NULL, &vram));
 	good(gpunvme_dev_open(uri, NULL, &dev));
 	return 0;
 }
@@ -60,7 +60,7 @@ static int teardown(void **state)
 {
 	(void)state;
 	gpunvme_dev_close(dev);
-	gpunvme_peer_close(vram);
+	gpunvme_bar_close(vram);
 	gpunvme_gpu_close(gpu);
 	return 0;
 }
@@ -338,7 +338,7 @@ static void read_rung_by(struct ringer *r)
 	gpunvme_mem_free(data);
 }
 
-static void test_peer_rings_doorbell(void **state)
+static void test_other_device_rings_doorbell(void **state)
 {
 	struct ringer ringer;
 	int fd;
@@ -361,7 +361,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_import),	   cmocka_unit_test(test_foreign_exporter),
 		cmocka_unit_test(test_unmapped_address),
-		cmocka_unit_test(test_peer_rings_doorbell),
+		cmocka_unit_test(test_other_device_rings_doorbell),
 		cmocka_unit_test(test_everything_in_the_bar),
 	};
 

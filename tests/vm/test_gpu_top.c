@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The top rung: rings, data and state in VRAM, doorbells that lanes ring. */
+/* The top placement: rings, data and state in VRAM, doorbells that lanes ring. */
 #include "gpu_rig.h"
 
 /* With KFD, and without libdrm. */
@@ -22,7 +22,7 @@ static void test_end_to_end(void **state)
 	(void)state;
 	open_both("");
 	good(gpunvme_queue_create(dev, gpu, NULL, &qp));
-	is_rung(qp, "vram");
+	is_placement(qp, "vram");
 	said("the GPU reaches the doorbells, by kfd"); /* no runtime that was released imports them */
 	assert_true(in_vram(qp->qp[0]->sq.cpu) && in_vram(qp->qp[0]->cq.cpu) && in_vram((void *)(uintptr_t)qp->qp[0]->state.lane));
 	assert_false(in_vram(qp->qp[0]->control.cpu));
@@ -63,13 +63,13 @@ static void test_many(void **state)
 	open_quick();
 	for (i = 0; i < 3; i++) {
 		good(gpunvme_queue_create(dev, gpu, NULL, &qp[i]));
-		is_rung(qp[i], "vram");
+		is_placement(qp[i], "vram");
 	}
 	assert_int_equal(seam.seen[SEAM_KFD_IMPORT], 1); /* the doorbells are shown once for each GPU */
 	for (i = 0; i < 3; i++)
 		use(qp[i], true);
 	good(gpunvme_queue_recover(qp[1]));
-	is_rung(qp[1], "vram");
+	is_placement(qp[1], "vram");
 	for (i = 0; i < 3; i++)
 		use(qp[i], true);
 	for (i = 0; i < 3; i++)

@@ -129,7 +129,7 @@ static void test_queue(void **state)
 	assert_int_equal(info.cmb_holds, GPUNVME_CMB_QUEUES | GPUNVME_CMB_LISTS | GPUNVME_CMB_DATA);
 	open_queue(GPUNVME_QUEUE_CMB, &qp);
 	good(gpunvme_queue_get_info(qp, &qi));
-	assert_string_equal(qi.rung, "cmb");
+	assert_string_equal(qi.placement, "cmb");
 	base = dev->nvme.ctrl.cmb_base;
 	assert_true(qp->qp[0]->sq.iova > base && qp->qp[0]->sq.iova < base + info.cmb);
 	work(qp, 1);

@@ -4,8 +4,8 @@
  * the write of a command to the drain that takes its completion. Latencies are upper bounds of buckets, which are an eighth of
  * their time wide.
  *
- * On a GPU the library's own kernel does the I/O (gpunvme_load_run()). It runs lanes times --qd threads, each with one command in
- * flight. The time counts from the begin of the first thread to the end of the last.
+ * On a GPU the library's own kernel does the I/O (gpunvme_workload_run()). It runs lanes times --qd threads, each with one command
+ * in flight. The time counts from the begin of the first thread to the end of the last.
  */
 #include "emulated.h"
 #include "verbs.h"
@@ -82,16 +82,16 @@ static int launch(struct bench *b)
 /* The same with threads of a GPU and the library's own kernel: each has one command in flight. */
 static int launch_on_gpu(struct bench *b)
 {
-	struct gpunvme_load load = GPUNVME_LOAD_INIT;
+	struct gpunvme_workload load = GPUNVME_WORKLOAD_INIT;
 	int status = 0;
 
-	load.flags = (b->t.reads ? 0 : GPUNVME_LOAD_WRITE) | (b->t.random ? GPUNVME_LOAD_RANDOM : 0);
+	load.flags = (b->t.reads ? 0 : GPUNVME_WORKLOAD_WRITE) | (b->t.random ? GPUNVME_WORKLOAD_RANDOM : 0);
 	load.lanes = b->s.lanes;
 	load.nblocks = b->t.nblocks;
 	load.ms = GPU_MS;
 	b->t.end_ns = traffic_ns() + (uint64_t)b->seconds * 1000000000u;
 	while (!status && !interrupted && traffic_ns() < b->t.end_ns) {
-		status = gpunvme_load_run(b->s.gpu, b->s.dq, b->s.queues, &b->s.dbuf, &load);
+		status = gpunvme_workload_run(b->s.gpu, b->s.dq, b->s.queues, &b->s.dbuf, &load);
 		load.seed = load.next;
 		b->t.lane->ios += load.commands;
 		b->took += (double)load.took_ns / 1e9;
@@ -179,7 +179,7 @@ static void print_json(const struct bench *b, const struct gpunvme_queue_latency
 	put_count(json, "qd", b->t.qd);
 	put_count(json, "queues", b->s.queues);
 	put_count(json, "lanes", b->s.lanes);
-	put_text(json, "rung", b->s.rung);
+	put_text(json, "placement", b->s.placement);
 	put_real(json, "seconds", b->took, 3);
 	put_count(json, "ios", b->t.lane->ios);
 	put_count(json, "errors", errors);
@@ -210,7 +210,7 @@ static void print_text(const struct bench *b, const struct gpunvme_queue_latency
 	double iops = (double)b->t.lane->ios / b->took;
 
 	printf("%s%s of %s: %u threads keep %u commands each in flight on %u queues, placement %s\n", b->rw,
-	       b->mix == NO_MIX ? "" : mixed(b->mix), human((double)b->t.bs), b->s.lanes, b->t.qd, b->s.queues, b->s.rung);
+	       b->mix == NO_MIX ? "" : mixed(b->mix), human((double)b->t.bs), b->s.lanes, b->t.qd, b->s.queues, b->s.placement);
 	printf("%sIOPS, %sB/s: %" PRIu64 " commands in %.2f s, %" PRIu64 " errors\n", decimal(iops), decimal(iops * (double)b->t.bs),
 	       b->t.lane->ios, b->took, errors);
 	printf("latency in us: mean %.2f", mean_us(sum));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Whether a drive is empty, by its first and its last MiB, where partition tables, file systems and volume managers put their
- * signatures. Empty blocks hold zeroes or ones, or a stamp of `gpunvme accept`.
+ * signatures. Empty blocks hold zeroes or ones, or a stamp of `gpunvme qualify`.
  */
 #ifndef GPUNVME_BLANK_H
 #define GPUNVME_BLANK_H

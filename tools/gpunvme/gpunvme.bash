@@ -19,7 +19,7 @@ _gpunvme() {
   local lanes='--dev --gpu --queues --depth --lanes --forward --cmb --invalidate --verbose --json --help'
   COMPREPLY=()
   if ((COMP_CWORD == 1)) || [ "$verb$COMP_CWORD" = help2 ]; then
-    mapfile -t COMPREPLY < <(compgen -W 'list bind unbind doctor identify read write discard ls cat extents unlease litmus faults coherence report bench serve soak accept help --version' -- "$cur")
+    mapfile -t COMPREPLY < <(compgen -W 'list bind unbind doctor identify read write discard ls cat extents unlease ordering-test faults coherence report bench serve soak qualify help --version' -- "$cur")
     return
   fi
   case $prev in
@@ -38,7 +38,7 @@ _gpunvme() {
   fi
   if [[ $cur != -* ]]; then
     [[ $cur == *' '* ]] || _gpunvme_addresses
-    case $verb in bench | serve | soak | identify | litmus) [[ -z $cur || soft:ram: != "$cur"* ]] || COMPREPLY+=(soft:ram:) ;; esac
+    case $verb in bench | serve | soak | identify | ordering-test) [[ -z $cur || soft:ram: != "$cur"* ]] || COMPREPLY+=(soft:ram:) ;; esac
     case $verb in bind | unbind | doctor) return ;; esac
     compopt -o filenames 2>/dev/null # blanks are quoted
     mapfile -t -O "${#COMPREPLY[@]}" COMPREPLY < <(compgen -f -- "${cur#@(soft|vfio-user):}")
@@ -51,7 +51,7 @@ _gpunvme() {
   identify) lanes='--dev --json --verbose --help' ;;
   coherence) lanes='--invalidate --json --help' ;;
   report) lanes='--gpu --output --seconds --help' ;;
-  litmus) lanes='--dev --gpu --commands --vram --memory --hip-copies --verbose --json --help' ;;
+  ordering-test) lanes='--dev --gpu --commands --vram --memory --hip-copies --verbose --json --help' ;;
   read) lanes="--lba --bytes --xfer --force --yes $lanes" ;;
   write) lanes="--lba --bytes --xfer --yes --fua $lanes" ;;
   discard) lanes='--dev --lba --blocks --yes --verbose --json --help' ;;
@@ -59,7 +59,7 @@ _gpunvme() {
   ls) lanes='--dev --partition --recursive --verbose --help' ;;
   cat) lanes='--dev --partition --map --verbose --help' ;;
   extents | unlease) lanes='--help' ;;
-  accept) lanes='--dev --yes --read-only --overwrite --formats --seconds --power --after --output --force --verbose --help' ;;
+  qualify) lanes='--dev --yes --read-only --overwrite --formats --seconds --power --after --output --force --verbose --help' ;;
   soak) lanes="--seconds --commands --timeout --calm --vram --yes $lanes" ;;
   bench) lanes="--rw --mix --bs --qd --seconds --vram --yes $lanes" ;;
   esac

@@ -26,14 +26,14 @@ static const struct verb {
 	{ "cat", verb_cat, "write a file of such a file system to standard output" },
 	{ "extents", verb_extents, "map a file of a mounted file system to blocks" },
 	{ "unlease", verb_unlease, "end the lease of a process that died" },
-	{ "litmus", verb_litmus, "test PCIe and cache ordering" },
+	{ "ordering-test", verb_ordering_test, "test PCIe and cache ordering" },
 	{ "faults", verb_faults, "list the faults that the emulator injects" },
 	{ "coherence", verb_coherence, "make an AMD GPU see memory that others write" },
 	{ "report", verb_report, "collect facts about this machine in one file for an issue" },
 	{ "bench", verb_bench, "measure IOPS, bandwidth and latency" },
 	{ "serve", verb_serve, "emulate a controller for a virtual machine" },
 	{ "soak", verb_soak, "stress test with data verification" },
-	{ "accept", verb_accept, "examine an empty drive and write a report" },
+	{ "qualify", verb_qualify, "examine an empty drive and write a report" },
 };
 #define VERBS (sizeof(verbs) / sizeof(verbs[0]))
 
@@ -41,7 +41,7 @@ static int help(void)
 {
 	printf("usage: gpunvme VERB [URI] [options]\n\nVerbs:\n");
 	for (size_t i = 0; i < VERBS; i++)
-		printf("  %-10s %s\n", verbs[i].name, verbs[i].help);
+		printf("  %-13s %s\n", verbs[i].name, verbs[i].help);
 	printf("\nURI: the PCI address of a controller, or an emulated one: soft:PATH[?key=value&...], soft:ram:SIZE,\n"
 	       "vfio-user:SOCKET. `gpunvme VERB --help` lists the options of a verb.\n");
 	return EXIT_DONE;

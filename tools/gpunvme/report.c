@@ -40,8 +40,8 @@ struct row {
 #define BENCH "bench", "DEV", "--seconds", "1", "--json"
 
 /* The controller is a CPU thread: it writes memory that GPU threads have in their caches, and compares their stores. */
-#define IMAGE_LITMUS "litmus", "IMAGE", GPU, "--commands", "1000", "--verbose", "--json"
-#define COPIES IMAGE_LITMUS, "--hip-copies", "--memory"
+#define IMAGE_ORDERING "ordering-test", "IMAGE", GPU, "--commands", "1000", "--verbose", "--json"
+#define COPIES IMAGE_ORDERING, "--hip-copies", "--memory"
 
 /* The safe commands of docs/hardware.md. */
 static const struct row rows[] = {
@@ -51,20 +51,20 @@ static const struct row rows[] = {
 	{ "write-image", "does the runtime load, do the kernels run", 10, { "write", "IMAGE", GPU, "--verbose", "FILE" }, 0 },
 	{ "read-image", "and back", 10, { "read", "IMAGE", GPU, "--bytes", "1M", "--verbose", "COPY" }, 0 },
 	{ "coherence", "is memory of the GPU seen as the CPU writes it", 5, { "coherence", "GPU", "--json" }, 0 },
-	{ "coherence-host", "do running GPU threads and the CPU see each other's writes to host memory", 8, { IMAGE_LITMUS }, 0 },
-	{ "coherence-huge", "and to huge pages", 8, { IMAGE_LITMUS, "--memory", "huge" }, 0 },
-	{ "coherence-shared", "and to host memory with a descriptor", 8, { IMAGE_LITMUS, "--memory", "shared" }, 0 },
-	{ "coherence-vram", "and to memory of the GPU", 8, { IMAGE_LITMUS, "--vram" }, 0 },
-	{ "coherence-hip", "and to memory that HIP made", 8, { IMAGE_LITMUS, "--memory", "hip" }, 0 },
+	{ "coherence-host", "do running GPU threads and the CPU see each other's writes to host memory", 8, { IMAGE_ORDERING }, 0 },
+	{ "coherence-huge", "and to huge pages", 8, { IMAGE_ORDERING, "--memory", "huge" }, 0 },
+	{ "coherence-shared", "and to host memory with a descriptor", 8, { IMAGE_ORDERING, "--memory", "shared" }, 0 },
+	{ "coherence-vram", "and to memory of the GPU", 8, { IMAGE_ORDERING, "--vram" }, 0 },
+	{ "coherence-hip", "and to memory that HIP made", 8, { IMAGE_ORDERING, "--memory", "hip" }, 0 },
 	{ "copies-host", "and to host memory that hipMemcpy() copies in between", 8, { COPIES, "host" }, 0 },
 	{ "copies-huge", "and to huge pages", 8, { COPIES, "huge" }, 0 },
 	{ "copies-shared", "and to host memory with a descriptor", 8, { COPIES, "shared" }, 0 },
 	{ "copies-vram", "and to memory of the GPU", 8, { COPIES, "vram" }, 0 },
 	{ "copies-hip", "and to memory that HIP made", 8, { COPIES, "hip" }, 0 },
-	{ "rung", "which way doorbells take, and how far queues climb", 10, { READ, "/dev/null" }, 0 },
-	{ "rung-kfd", "the same without libdrm", 10, { READ, "/dev/null" }, 1 },
-	{ "rung-forward", "does the CPU ring otherwise", 10, { READ, "--forward", "/dev/null" }, 0 },
-	{ "litmus", "is the order kept", 15, { "litmus", "DEV", GPU, "--commands", "2000", "--verbose", "--json" }, 0 },
+	{ "placement", "which way doorbells take, and the placement of queues", 10, { READ, "/dev/null" }, 0 },
+	{ "placement-kfd", "the same without libdrm", 10, { READ, "/dev/null" }, 1 },
+	{ "placement-forward", "does the CPU ring otherwise", 10, { READ, "--forward", "/dev/null" }, 0 },
+	{ "ordering", "is the order kept", 15, { "ordering-test", "DEV", GPU, "--commands", "2000", "--verbose", "--json" }, 0 },
 	{ "latency", "one command at a time", 8, { BENCH, GPU, "--qd", "1", "--lanes", "1" }, 0 },
 	{ "rate", "many commands", 8, { BENCH, GPU }, 0 },
 	{ "rate-forward", "with doorbells that the CPU rings", 8, { BENCH, GPU, "--forward" }, 0 },
@@ -274,7 +274,7 @@ static void print_summary(const struct report *r)
 	for (size_t i = 0; i < json_object_array_length(list); i++) {
 		struct json_object *row = json_object_array_get_idx(list, i);
 
-		printf("%-16s %-16s %6s s  %s\n", field(row, "name"), field(row, "verdict"), field(row, "seconds"), field(row, "question"));
+		printf("%-17s %-16s %6s s  %s\n", field(row, "name"), field(row, "verdict"), field(row, "seconds"), field(row, "question"));
 	}
 }
 

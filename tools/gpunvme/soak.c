@@ -95,8 +95,8 @@ static void *blow_main(void *arg)
 
 static int carry_out(struct soak *k)
 {
-	struct gpunvme_batch batch = { sizeof(batch), k->s.lanes, k->each, k->cmd };
-	const int ret = gpunvme_run_batch(k->s.gpu, k->s.dq, k->s.queues, &k->s.dbuf, &batch);
+	struct gpunvme_commands list = { sizeof(list), k->s.lanes, k->each, k->cmd };
+	const int ret = gpunvme_run_commands(k->s.gpu, k->s.dq, k->s.queues, &k->s.dbuf, &list);
 
 	return ret ? failed("after %" PRIu64 " commands: %s", sum(k), why(ret)) : GO_ON;
 }

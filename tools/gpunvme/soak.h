@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * gpunvme soak, in parts: soak.c runs rounds and disturbs them, soak_lane.c has the work and the knowledge of one thread, and
- * soak_report.c reports it. Threads may be a GPU's, so the library executes their commands (gpunvme_run_batch()). CPU threads
+ * soak_report.c reports it. Threads may be a GPU's, so the library executes their commands (gpunvme_run_commands()). CPU threads
  * prepare the commands and verify the results.
  *
  * Each thread has its own blocks, and knows for each which versions it may hold: the version that was acknowledged last, and those
@@ -70,7 +70,7 @@ struct soak {
 	uint32_t nblocks, most; /* of a thread, of a command */
 	uint64_t run;
 	struct soak_lane *lane;
-	struct gpunvme_batch_cmd *cmd; /* of this round, `each` of each thread */
+	struct gpunvme_command *cmd; /* of this round, `each` of each thread */
 	uint32_t each, deep;	       /* the latter: commands for which the buffer has room */
 	int reads;		       /* the round reads back known blocks */
 	uint32_t turn;		       /* atomic: the next lane that a CPU thread prepares or verifies */

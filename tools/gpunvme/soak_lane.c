@@ -86,7 +86,7 @@ static void learn(struct soak_block *b, enum soak_op op, uint32_t version, bool 
 
 /* ---- Before ---- */
 
-static struct gpunvme_batch_cmd *cmd_of(const struct soak_lane *l, uint32_t i)
+static struct gpunvme_command *cmd_of(const struct soak_lane *l, uint32_t i)
 {
 	return &l->soak->cmd[(size_t)(l - l->soak->lane) * l->soak->each + i];
 }
@@ -109,7 +109,7 @@ static void plan(struct soak_lane *l, uint32_t i, enum soak_op op, uint32_t at, 
 	} else if (op == SOAK_READ) {
 		memset(data, 0xa5, (size_t)nblocks * s->ns.lba_size);
 	}
-	*cmd_of(l, i) = (struct gpunvme_batch_cmd){ l->lba + at, offset, op == SOAK_FLUSH ? 0 : nblocks, opcode[op], l->queue, 0 };
+	*cmd_of(l, i) = (struct gpunvme_command){ l->lba + at, offset, op == SOAK_FLUSH ? 0 : nblocks, opcode[op], l->queue, 0 };
 }
 
 /* Half are reads, most of the others writes. Half have one to eight blocks, the others any size. */

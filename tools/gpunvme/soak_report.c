@@ -143,7 +143,7 @@ static void print_json(const struct soak *k, const struct soak_lane *all)
 	struct json_object *json = json_object_new_object(), *part;
 
 	put_text(json, "device", k->o.dev);
-	put_text(json, "rung", k->s.rung);
+	put_text(json, "placement", k->s.placement);
 	put_count(json, "queues", k->s.queues);
 	put_count(json, "lanes", k->s.lanes);
 	put_real(json, "seconds", k->took, 3);
@@ -173,7 +173,7 @@ static void print_json(const struct soak *k, const struct soak_lane *all)
 
 static void print_text(const struct soak *k, const struct soak_lane *all)
 {
-	printf("%s: %" PRIu64 " commands on %" PRIu64 " blocks in %.1f s, %" PRIu64 " blocks read and compared\n", k->s.rung,
+	printf("%s: %" PRIu64 " commands on %" PRIu64 " blocks in %.1f s, %" PRIu64 " blocks read and compared\n", k->s.placement,
 	       all->commands, all->blocks, k->took, all->verified);
 	for (int op = 0; op < SOAK_OPS; op++)
 		printf("%s%" PRIu64 " %s", op ? ", " : "", all->count[op], soak_ops[op]);

@@ -21,13 +21,13 @@ int verb_extents(int argc, char **argv);
 int verb_unlease(int argc, char **argv);
 int verb_ls(int argc, char **argv);
 int verb_cat(int argc, char **argv);
-int verb_litmus(int argc, char **argv);
+int verb_ordering_test(int argc, char **argv);
 int verb_faults(int argc, char **argv);
 int verb_coherence(int argc, char **argv);
 int verb_report(int argc, char **argv);
 int verb_bench(int argc, char **argv);
 int verb_serve(int argc, char **argv);
 int verb_soak(int argc, char **argv);
-int verb_accept(int argc, char **argv);
+int verb_qualify(int argc, char **argv);
 
 #endif

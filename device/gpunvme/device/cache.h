@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Pages and elements of a queue's namespace, of a volume or of a file, through a page cache (pagecache.h). Only device.h includes
+ * Pages and elements of a queue's namespace, of a volume or of a file, through a page cache (cache.h). Only device.h includes
  * this. Its rules hold here too.
  *
- * A kernel receives a struct gpunvme_dpages (from gpunvme_pagecache_view) with the view of the queue or of the volume. Each thread
+ * A kernel receives a struct gpunvme_dpages (from gpunvme_cache_view) with the view of the queue or of the volume. Each thread
  * makes a source from the two: a struct gpunvme_cached_queue, _file or _volume, or one of gpunvme_prefetch_* or gpunvme_writable_*
  * (dpages.h). Its type says what the cache is over, and which of the calls it has:
  *
@@ -18,8 +18,8 @@
  * - Threads of a wave that call together for the same page pay for it once: one atomic, one read.
  * - A thread may hold many pages. When threads hold all of them, the next one gets -GPUNVME_EAGAIN at once: no call waits for a
  *   thread that holds a page.
- * - The cache must be over what the type says, and made for its calls: GPUNVME_PAGECACHE_AHEAD for gpunvme_prefetch_*, no such flag
- *   for the others; else -GPUNVME_EINVAL. gpunvme_writable_* needs GPUNVME_PAGECACHE_WRITE_BACK; else -GPUNVME_EROFS.
+ * - The cache must be over what the type says, and made for its calls: GPUNVME_CACHE_PREFETCH for gpunvme_prefetch_*, no such flag
+ *   for the others; else -GPUNVME_EINVAL. gpunvme_writable_* needs GPUNVME_CACHE_WRITE_BACK; else -GPUNVME_EROFS.
  *
  * Files. Element 0 is at the first byte of the file, or of the cache's window. Holes, blocks that were allocated and never
  * written, and the rest of a page after the end of the file are zeroes. A call for an element that does not end within the file
@@ -44,7 +44,7 @@
  * - The queue's view must be able to write, and contain all blocks of the cache's window. With another view a call returns
  *   -GPUNVME_EROFS, or finds pages that it cannot write.
  * - A change is on the drive when the page was written to make room, after gpunvme_write_back(), or, from the host, after
- *   gpunvme_pagecache_flush(). It is durable after a gpunvme_flush() that follows. A change that was not written when the process
+ *   gpunvme_cache_flush(). It is durable after a gpunvme_flush() that follows. A change that was not written when the process
  *   ends is lost.
  * - A page is read before it is changed, also when all of it will be changed.
  * - Words of 4 bytes, and single elements of 8, are read and written whole. An element of 16 bytes is two of 8, and ranges are
@@ -215,7 +215,7 @@ GPUNVME_FN int GNVD_CACHE(writable_queue, array_store_range)(const struct gpunvm
  * the queue or volume after that makes them durable: one call for the grid. The call skips a page that a thread holds, perhaps the
  * caller, and a page whose last write was given up. It waits for no thread that holds a page.
  * Return: 0; the first failure, after which the rest of the share was tried all the same: that of a write; -GPUNVME_EBUSY the
- * device may still have a write of a page (gpunvme_pagecache_view() ends that); -GPUNVME_ETIMEDOUT also when another thread's
+ * device may still have a write of a page (gpunvme_cache_view() ends that); -GPUNVME_ETIMEDOUT also when another thread's
  * write does not end; else -GPUNVME_EAGAIN threads hold a page that was changed: call again when it was given back;
  * -GPUNVME_EINVAL no such share, or another kind of descriptor; -GPUNVME_EXDEV the queue is of another namespace or device;
  * -GPUNVME_EROFS; -GPUNVME_EPROTONOSUPPORT.
@@ -252,7 +252,7 @@ GPUNVME_FN int GNVD_CACHE(prefetch_queue, prefetch)(const struct gpunvme_prefetc
  * @src: the queue, file or volume, through a cache with prefetch, the same for all threads of a wave, which share the work
  *
  * The pages are then there, or could not be read, and the queue has their identifiers again. Call it at the end of a kernel that
- * has prefetched, or in a kernel of its own before gpunvme_pagecache_destroy(), if the queue stays. One wave is enough. Pages that
+ * has prefetched, or in a kernel of its own before gpunvme_cache_destroy(), if the queue stays. One wave is enough. Pages that
  * threads meanwhile prefetch, ask for, or look at for a frame may be left. To end all of them, call it when no thread does so. If
  * a device is silent, a thread waits for one time-out, however many pages are coming. For a volume the call finishes one queue
  * after the other, also when one fails, so there it waits for one time-out of each queue of the silent controller.

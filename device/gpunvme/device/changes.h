@@ -16,10 +16,10 @@
  * - A thread that has changed a page sets the parts before it gives its reference back. So a thread that has made the page WRITING
  *   and then finds parts finds all of them, and no thread adds one. What it saw before the claim may have been another page's.
  * - The bytes do not change while the drive reads them. No thread reads the page from the drive while it has changes.
- * - A write that fails leaves the page and its parts. Failures are counted (gpunvme_pagecache_info). A flush returns them, and so
+ * - A write that fails leaves the page and its parts. Failures are counted (gpunvme_cache_info). A flush returns them, and so
  *   does a call that needs room and finds none: it tries four pages at most.
  * - A write that was given up (a time-out, a stop, a device that is gone or broke the protocol) may still be in flight on the
- *   device. So no queue writes the page again until the host finds that the device has no command (gpunvme_pagecache_view, after a
+ *   device. So no queue writes the page again until the host finds that the device has no command (gpunvme_cache_view, after a
  *   recovery): else the old write could end last and overwrite the new one. The page is not evicted either, so that the old write
  *   can write nothing but its own page. Threads may hold the page meanwhile.
  * - Where frames have two places, the writer's wave first copies the page back to the place that the device reads.

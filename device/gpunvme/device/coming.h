@@ -30,7 +30,7 @@
 GNVD_FN int gnvd_check_ahead(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, struct gnvd_source from,
 			     uint64_t page)
 {
-	return gnvd_check_cache(dq, cache, gnvd_source_kind(from) | GPUNVME_KIND_AHEAD, page);
+	return gnvd_check_cache(dq, cache, gnvd_source_kind(from) | GPUNVME_KIND_PREFETCH, page);
 }
 
 /* Queues of another device may have equal tags, but their commands are not those of this cache's pages. */

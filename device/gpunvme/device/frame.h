@@ -8,7 +8,7 @@
 
 #include <gpunvme/device/queue.h>
 
-#define GNVD_PAGES_STATE(cache, field) ((cache)->state + offsetof(struct gpunvme_pagecache_state, field))
+#define GNVD_PAGES_STATE(cache, field) ((cache)->state + offsetof(struct gpunvme_cache_state, field))
 #define GNVD_NEAR 128u /* frames that the clock's hand passes for one thread, before it takes any frame without references */
 
 GNVD_FN uint64_t gnvd_page_at(const struct gpunvme_dpages *cache, uint64_t page)

@@ -5,7 +5,7 @@
 #include <gpunvme/device.h>
 
 #include "gpu/kernels/entry.h"
-#include "gpu/kernels/litmus.h"
+#include "gpu/kernels/ordering.h"
 #if !defined(GNVD_CUDA) /* there they are a module of their own: stream.cu */
 #include "gpu/kernels/stream.h"
 #endif
@@ -105,7 +105,7 @@ GNVK_KERNEL(copy)
 }
 
 /* As the functions of <gpunvme/device.h> that have these opcodes. */
-GNVK_FN int check_cmd(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, const GNVK_GLOBAL struct gpunvme_batch_cmd *cmd)
+GNVK_FN int check_cmd(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, const GNVK_GLOBAL struct gpunvme_command *cmd)
 {
 	uint32_t op = GNVD_OPC(cmd->op);
 	int ret;
@@ -120,9 +120,9 @@ GNVK_FN int check_cmd(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *db
 	return gnvd_check_zero(dq, 0);
 }
 
-GNVK_KERNEL(batch)
+GNVK_KERNEL(commands)
 {
-	GNVK_GLOBAL struct gpunvme_batch_cmd *cmd = GNVK_AT(struct gpunvme_batch_cmd, a->cmd) + (uint64_t)gpunvme_thread_id() * a->each;
+	GNVK_GLOBAL struct gpunvme_command *cmd = GNVK_AT(struct gpunvme_command, a->cmd) + (uint64_t)gpunvme_thread_id() * a->each;
 	const struct gpunvme_dq *dq;
 	int refused, status = 0;
 	uint32_t i;
@@ -137,9 +137,9 @@ GNVK_KERNEL(batch)
 	}
 }
 
-GNVK_KERNEL(load)
+GNVK_KERNEL(workload)
 {
-	GNVK_GLOBAL struct gnv_load_result *result = GNVK_AT(struct gnv_load_result, a->result) + gpunvme_thread_id();
+	GNVK_GLOBAL struct gnv_workload_result *result = GNVK_AT(struct gnv_workload_result, a->result) + gpunvme_thread_id();
 	uint64_t began = gnvd_clock(), done = 0, slot = (a->seed + gpunvme_thread_id()) % a->slots;
 	uint64_t random = (a->seed + gpunvme_thread_id() + 1) * 0x9e3779b97f4a7c15ull, offset;
 	uint32_t opc = a->write ? GPUNVME_IO_WRITE : GPUNVME_IO_READ;
@@ -166,9 +166,9 @@ GNVK_KERNEL(load)
 	result->status = status;
 }
 
-GNVK_KERNEL(litmus)
+GNVK_KERNEL(ordering)
 {
-	litmus_run(a);
+	ordering_run(a);
 }
 
 #if defined(GNVD_CPU)

@@ -17,8 +17,8 @@
 
 /* All there are, as X(enumerator, name). Those of transfers on streams come last: NVIDIA GPUs load them apart. */
 #define GNV_KERNEL_LIST(X)                                                                                                         \
-	X(READ, read) X(FILL, fill) X(SELFTEST, selftest) X(RING, ring) X(COPY, copy) X(BATCH, batch) \
-	X(LOAD, load) X(LITMUS, litmus) X(PEEK, peek) \
+	X(READ, read) X(FILL, fill) X(SELFTEST, selftest) X(RING, ring) X(COPY, copy) X(COMMANDS, commands) \
+	X(WORKLOAD, workload) X(ORDERING, ordering) X(PEEK, peek) \
 	X(STREAM, stream) X(STREAM_FILE, stream_file) X(STREAM_VOLUME, stream_volume)
 
 #define GNV_KERNEL_ENUM(upper, lower) GNV_KERNEL_##upper,
@@ -107,10 +107,10 @@ struct gnv_copy_result {
  * Any number of lanes: each carries out its commands, one after another, until one ends with its queue or is given up. What it did
  * not come to stays as the host has left it.
  */
-struct gnv_batch_args {
+struct gnv_commands_args {
 	uint64_t dq; /* array of struct gpunvme_dq */
 	struct gpunvme_dbuf dbuf;
-	uint64_t cmd;  /* array of struct gpunvme_batch_cmd, lane by lane */
+	uint64_t cmd;  /* array of struct gpunvme_command, lane by lane */
 	uint32_t each; /* commands of a lane */
 	uint32_t queues;
 };
@@ -119,10 +119,10 @@ struct gnv_batch_args {
  * Any number of lanes: each issues commands of `nblocks` for some time, one after another, until its first failure. Waves take
  * turns with the queues, lanes with the places of the buffer.
  */
-struct gnv_load_args {
+struct gnv_workload_args {
 	uint64_t dq; /* array of struct gpunvme_dq */
 	struct gpunvme_dbuf dbuf;
-	uint64_t result; /* array of struct gnv_load_result, one for each lane */
+	uint64_t result; /* array of struct gnv_workload_result, one for each lane */
 	uint64_t ticks;  /* for which commands are begun */
 	uint64_t slots;  /* places of a command in the view */
 	uint64_t places; /* in the buffer */
@@ -133,7 +133,7 @@ struct gnv_load_args {
 	uint32_t random;
 };
 
-struct gnv_load_result {
+struct gnv_workload_result {
 	uint64_t commands; /* that succeeded */
 	uint64_t began, ended; /* lane clock */
 	int32_t status; /* the failure, or 0 */
@@ -144,19 +144,19 @@ struct gnv_load_result {
  * One lane drives the rings of a queue by hand, with reads and comparisons of one block, and looks for what must not happen. The
  * queue has no other user and is of no use afterwards. Each batch of commands is checked before the next begins.
  */
-enum gnv_litmus_mode {
-	GNV_LITMUS_READBACK = 1u << 0, /* read the last SQE back before the doorbell */
-	GNV_LITMUS_WARM_CQ = 1u << 1,  /* touch the completion entries before, so that caches hold the old ones */
-	GNV_LITMUS_WARM_DATA = 1u << 2, /* touch the data before */
-	GNV_LITMUS_RING_EACH = 1u << 3, /* a doorbell for each command, back to back */
-	GNV_LITMUS_CQE16 = 1u << 4,     /* poll whole entries, which were made unlike any completion before */
-	GNV_LITMUS_COMPARE = 1u << 5,   /* let the controller compare what the lane has stored, which is wrong in every other round */
+enum gnv_ordering_mode {
+	GNV_ORDERING_READBACK = 1u << 0, /* read the last SQE back before the doorbell */
+	GNV_ORDERING_WARM_CQ = 1u << 1,  /* touch the completion entries before, so that caches hold the old ones */
+	GNV_ORDERING_WARM_DATA = 1u << 2, /* touch the data before */
+	GNV_ORDERING_RING_EACH = 1u << 3, /* a doorbell for each command, back to back */
+	GNV_ORDERING_CQE16 = 1u << 4,     /* poll whole entries, which were made unlike any completion before */
+	GNV_ORDERING_COMPARE = 1u << 5,   /* let the controller compare what the lane has stored, which is wrong in every other round */
 };
 
-struct gnv_litmus_args {
+struct gnv_ordering_args {
 	struct gpunvme_dq dq;
 	struct gpunvme_dbuf dbuf; /* two pages of the controller for each SQ slot */
-	uint64_t result; /* struct gnv_litmus_result: zero before the first launch on a queue, kept between launches */
+	uint64_t result; /* struct gnv_ordering_result: zero before the first launch on a queue, kept between launches */
 	uint64_t lba;
 	uint64_t timeout; /* ticks that one completion may take */
 	uint32_t commands; /* of this launch */
@@ -166,26 +166,26 @@ struct gnv_litmus_args {
 	uint32_t first, last; /* of the block; where it is compared */
 };
 
-enum gnv_litmus_fault {
-	GNV_LITMUS_NONE,
-	GNV_LITMUS_SILENT,  /* no completion was seen in time */
-	GNV_LITMUS_STALE,   /* a completion of a command that was not sent: an old SQE was fetched */
-	GNV_LITMUS_STATUS,  /* a command failed: an SQE was fetched in pieces, or the block cannot be read */
-	GNV_LITMUS_UNSEEN,  /* a comparison with what the memory held before the lane's last store */
-	GNV_LITMUS_MISSING, /* no data where it belongs although the command succeeded */
-	GNV_LITMUS_LATE,    /* data that came after its completion */
-	GNV_LITMUS_TORN,    /* dwords of a completion that came after its phase bit */
-	GNV_LITMUS_FAULTS
+enum gnv_ordering_fault {
+	GNV_ORDERING_NONE,
+	GNV_ORDERING_SILENT,  /* no completion was seen in time */
+	GNV_ORDERING_STALE,   /* a completion of a command that was not sent: an old SQE was fetched */
+	GNV_ORDERING_STATUS,  /* a command failed: an SQE was fetched in pieces, or the block cannot be read */
+	GNV_ORDERING_UNSEEN,  /* a comparison with what the memory held before the lane's last store */
+	GNV_ORDERING_MISSING, /* no data where it belongs although the command succeeded */
+	GNV_ORDERING_LATE,    /* data that came after its completion */
+	GNV_ORDERING_TORN,    /* dwords of a completion that came after its phase bit */
+	GNV_ORDERING_FAULTS
 };
 
-struct gnv_litmus_result {
+struct gnv_ordering_result {
 	uint64_t pos;     /* commands the queue has had */
 	uint64_t at;      /* position of the completion with the fault that ended the test */
 	uint64_t worst;   /* ticks from the doorbell to a completion */
 	uint64_t total;
-	uint32_t fault;   /* enum gnv_litmus_fault that ended the test; LATE and TORN are counted and do not */
+	uint32_t fault;   /* enum gnv_ordering_fault that ended the test; LATE and TORN are counted and do not */
 	uint32_t seen[4]; /* the completion of the first fault */
-	uint32_t count[GNV_LITMUS_FAULTS];
+	uint32_t count[GNV_ORDERING_FAULTS];
 };
 
 /* One lane loads words past the GPU's caches, one load after the other, and stores nothing but the copy. */
@@ -249,9 +249,9 @@ GPUNVME_STATIC_ASSERT(sizeof(struct gnv_fill_args) == 24, "layout of the argumen
 GPUNVME_STATIC_ASSERT(sizeof(struct gnv_selftest_args) == 232, "layout of the arguments");
 GPUNVME_STATIC_ASSERT(sizeof(struct gnv_ring_args) == 40, "layout of the arguments");
 GPUNVME_STATIC_ASSERT(sizeof(struct gnv_copy_args) == 88, "layout of the arguments");
-GPUNVME_STATIC_ASSERT(sizeof(struct gnv_batch_args) == 64, "layout of the arguments");
-GPUNVME_STATIC_ASSERT(sizeof(struct gnv_load_args) == 104, "layout of the arguments");
-GPUNVME_STATIC_ASSERT(sizeof(struct gnv_litmus_args) == 248, "layout of the arguments");
+GPUNVME_STATIC_ASSERT(sizeof(struct gnv_commands_args) == 64, "layout of the arguments");
+GPUNVME_STATIC_ASSERT(sizeof(struct gnv_workload_args) == 104, "layout of the arguments");
+GPUNVME_STATIC_ASSERT(sizeof(struct gnv_ordering_args) == 248, "layout of the arguments");
 GPUNVME_STATIC_ASSERT(sizeof(struct gnv_peek_args) == 24, "layout of the arguments");
 GPUNVME_STATIC_ASSERT(sizeof(struct gnv_stream_args) == 264, "layout of the arguments");
 GPUNVME_STATIC_ASSERT(sizeof(struct gnv_stream_file_args) == 336, "layout of the arguments");

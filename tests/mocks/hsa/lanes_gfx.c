@@ -105,8 +105,8 @@ static void add_queues(struct gfx *m, uint64_t dq, uint32_t count)
 		add_queue(m, at + i);
 }
 
-/* The litmus kernel puts what no completion has into the ring, and asks whether it arrives whole. */
-static void add_litmus(struct gfx *m, const struct gnv_litmus_args *a)
+/* The kernel of the ordering tests puts what no completion has into the ring, and asks whether it arrives whole. */
+static void add_ordering(struct gfx *m, const struct gnv_ordering_args *a)
 {
 	add_queue(m, &a->dq);
 	tighten(m, "cq", a->dq.cq, 16ull << a->dq.cq_shift, RING | (standin_lacks("whole") ? 0 : GFX_WHOLE));
@@ -116,14 +116,14 @@ static void add_litmus(struct gfx *m, const struct gnv_litmus_args *a)
 static void add_arguments(struct gfx *m, const char *kernel, const void *kernarg)
 {
 	const struct gnv_copy_args *copy = kernarg;
-	const struct gnv_batch_args *batch = kernarg;
-	const struct gnv_load_args *load = kernarg;
+	const struct gnv_commands_args *batch = kernarg;
+	const struct gnv_workload_args *load = kernarg;
 	const struct gnv_ring_args *ring = kernarg;
 
 	if (!strcmp(kernel, "gnvk_read") || !strcmp(kernel, "gnvk_selftest"))
 		add_queue(m, kernarg);
-	if (!strcmp(kernel, "gnvk_litmus"))
-		add_litmus(m, kernarg);
+	if (!strcmp(kernel, "gnvk_ordering"))
+		add_ordering(m, kernarg);
 	if (!strcmp(kernel, "gnvk_copy"))
 		add_queues(m, copy->dq, copy->queues);
 	if (!strcmp(kernel, "gnvk_batch"))
