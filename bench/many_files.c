@@ -36,7 +36,7 @@ static int time_finds(struct gpunvme_file *files, struct gpunvme_gpu *gpu, struc
 	struct gpunvme_dfile file;
 	uint64_t began, sum = 0, random = 1, *hash = malloc(f->info.files * sizeof(*hash) + 1);
 	uint32_t number;
-	int ret = gpunvme_file_view_set(files, gpu, &dfiles);
+	int ret = gpunvme_file_view(files, gpu, &dfiles);
 
 	for (uint32_t i = 0; i < f->info.files && !ret && hash; i++) {
 		ret = gpunvme_file_get_entry(files, i, &e);

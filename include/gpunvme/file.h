@@ -9,7 +9,7 @@
  *   gpunvme_file_map_make   the map of a file: its blocks as text, made while a file system is mounted read-only
  *   gpunvme_file_check      whether a file of a mounted file system has changed
  *   gpunvme_file_lease      keep it unchanged, so that kernels may write in place
- *   gpunvme_file_view, _view_set   what a kernel receives of one file, or of a set (gpunvme_files_get(), gpunvme_files_find_hash())
+ *   gpunvme_file_view       what a kernel receives of one file, or of a set (gpunvme_files_get(), gpunvme_files_find_hash())
  *   gpunvme_file_find       the number of a name, for the host
  *   gpunvme_file_list       the names of a directory
  *
@@ -121,7 +121,8 @@ GPUNVME_API int gpunvme_file_open(struct gpunvme_dev *dev, const char *name, con
  * devices and the like below directories are skipped. All files are of one file system. The inodes are read in their order on the
  * drive. A long list should have the files of one directory together, because it is read once for them then. gpunvme_file_open()
  * says the rest, with one difference: no file is kept open. So a mounted file system may be unmounted, no file can be leased, and
- * each file has 8 bytes more in the host. Threads: as gpunvme_file_open().
+ * each file has 8 bytes more in the host. Threads: as gpunvme_file_open(). A set of one file is a file: all other calls take either.
+ * Opening has two calls, because a directory is many files here and an error there.
  * Return: (an error is of the first file that cannot be opened, which the message names, and there is no table)
  * - 0: also if a directory has no file below it.
  * - -EINVAL: also for maps of several file systems; -EXDEV: also for mounted files of several file systems.
@@ -294,7 +295,7 @@ struct gpunvme_file_entry {
  * @number: of the file. 0 for a file of gpunvme_file_open()
  * @entry:  filled. Set entry->size before
  *
- * Any thread may call it.
+ * The files of a set need no list: their numbers are 0 to gpunvme_file_info.files - 1. Any thread may call it.
  * Return: 0; -EINVAL; -ENOENT: there is no file of that number.
  */
 GPUNVME_API int gpunvme_file_get_entry(const struct gpunvme_file *file, uint32_t number, struct gpunvme_file_entry *entry);
@@ -303,15 +304,14 @@ GPUNVME_API int gpunvme_file_get_entry(const struct gpunvme_file *file, uint32_t
  * gpunvme_file_get_extents() - get the blocks of the namespace that a file has
  * @file:    the file, or set
  * @number:  of the file. 0 for a file of gpunvme_file_open()
- * @first:   number of the first extent to get
  * @extents: room for *count extents
- * @count:   in: room. Out: number of extents from @first on, which may exceed the room
+ * @count:   in: room. Out: number of extents, which may exceed the room
  *
  * In the order of the file, adjacent ones merged. What no extent covers reads as zeroes. Any thread may call it.
  * Return: 0; -EINVAL; -ENOENT: there is no file of that number.
  */
-GPUNVME_API int gpunvme_file_get_extents(const struct gpunvme_file *file, uint32_t number, uint32_t first,
-					 struct gpunvme_dextent *extents, uint32_t *count);
+GPUNVME_API int gpunvme_file_get_extents(const struct gpunvme_file *file, uint32_t number, struct gpunvme_dextent *extents,
+					 uint32_t *count);
 
 /**
  * gpunvme_file_find() - find the number of a name
@@ -324,40 +324,40 @@ GPUNVME_API int gpunvme_file_get_extents(const struct gpunvme_file *file, uint32
  */
 GPUNVME_API int gpunvme_file_find(const struct gpunvme_file *file, const char *name, uint32_t *number);
 
-/* As gpunvme_file_view() or gpunvme_file_view_set(), by the kind, for a caller whose dq.h has the given version. Use those. */
+/* As gpunvme_file_view(), for a caller whose dq.h has the given version. @view is of @kind (enum gpunvme_kind) and @size bytes. */
 GPUNVME_API int gpunvme_file_view_v(struct gpunvme_file *file, struct gpunvme_gpu *gpu, uint32_t kind, void *view, uint32_t version,
 				    uint32_t size);
 
 /**
- * gpunvme_file_view() - get the view of a file for kernels
- * @file:  the file. A set must have exactly one
- * @gpu:   the processor whose threads will use it
- * @dfile: filled. Plain data, valid until gpunvme_file_close()
+ * gpunvme_file_view() - get the view of a file, or of a set of files, for kernels
+ * @file: the file, or set
+ * @gpu:  the processor whose threads will use it
+ * @view: filled. Plain data, valid until gpunvme_file_close(). A struct gpunvme_dfile takes one file, also of a set that has exactly
+ *        one. A struct gpunvme_dfiles takes any set, also of one file, or of none
  *
- * Copies the table to memory of the threads, once for each GPU. Any thread may call it.
- * Return: 0; -EINVAL: also a set of none or several files; -EPROTONOSUPPORT: the caller was compiled with another version of dq.h;
- * -ECHILD; -ENOMEM; or errors of the GPU.
+ * In C it is a macro that uses the type of @view. Copies the table to memory of the threads, once for each GPU. Any thread may call it.
+ * Return: 0; -EINVAL: also a struct gpunvme_dfile for a set of none or several files; -EPROTONOSUPPORT: the caller was compiled with
+ * another version of dq.h; -ECHILD; -ENOMEM; or errors of the GPU.
  */
-static inline int gpunvme_file_view(struct gpunvme_file *file, struct gpunvme_gpu *gpu, struct gpunvme_dfile *dfile)
+#ifdef __cplusplus
+} /* overloads are C++ */
+static inline int gpunvme_file_view(struct gpunvme_file *file, struct gpunvme_gpu *gpu, struct gpunvme_dfile *view)
 {
-	return gpunvme_file_view_v(file, gpu, GPUNVME_KIND_FILE, dfile, GPUNVME_DQ_MAJOR << 16 | GPUNVME_DQ_MINOR,
-				   (uint32_t)sizeof(*dfile));
+	return gpunvme_file_view_v(file, gpu, GPUNVME_KIND_FILE, view, GPUNVME_DQ_MAJOR << 16 | GPUNVME_DQ_MINOR,
+				   (uint32_t)sizeof(*view));
 }
-
-/**
- * gpunvme_file_view_set() - get the view of a set of files for kernels
- * @file:   the set, which may have one file, or none
- * @gpu:    the processor whose threads will use it
- * @dfiles: filled. Plain data, valid until gpunvme_file_close()
- *
- * Copies the table to memory of the threads, once for each GPU. Any thread may call it.
- * Return: as gpunvme_file_view().
- */
-static inline int gpunvme_file_view_set(struct gpunvme_file *file, struct gpunvme_gpu *gpu, struct gpunvme_dfiles *dfiles)
+static inline int gpunvme_file_view(struct gpunvme_file *file, struct gpunvme_gpu *gpu, struct gpunvme_dfiles *view)
 {
-	return gpunvme_file_view_v(file, gpu, GPUNVME_KIND_FILES, dfiles, GPUNVME_DQ_MAJOR << 16 | GPUNVME_DQ_MINOR,
-				   (uint32_t)sizeof(*dfiles));
+	return gpunvme_file_view_v(file, gpu, GPUNVME_KIND_FILES, view, GPUNVME_DQ_MAJOR << 16 | GPUNVME_DQ_MINOR,
+				   (uint32_t)sizeof(*view));
 }
+extern "C" {
+#else
+#define gpunvme_file_view(file, gpu, view) \
+	gpunvme_file_view_v(file, gpu, \
+			    _Generic((view), struct gpunvme_dfile *: GPUNVME_KIND_FILE, struct gpunvme_dfiles *: GPUNVME_KIND_FILES), \
+			    view, GPUNVME_DQ_MAJOR << 16 | GPUNVME_DQ_MINOR, (uint32_t)sizeof(*(view)))
+#endif
 
 enum gpunvme_dirent_type { GPUNVME_DIRENT_OTHER, GPUNVME_DIRENT_FILE, GPUNVME_DIRENT_DIR, GPUNVME_DIRENT_LINK };
 

@@ -24,9 +24,9 @@ static bool names_device(const struct gpunvme_cache *cache, uint64_t owner, uint
 	const uint32_t shift = cache->view.page_shift - cache->view.lba_shift;
 	struct gnv_source_part part;
 
-	if (!owner || owner > cache->pages ||
-	    gnv_source_part(&cache->source, cache->view.lba_first + ((owner - 1) << shift), 1, &part))
+	if (!owner || owner > cache->pages)
 		return false;
+	gnv_source_part(&cache->source, cache->view.lba_first + ((owner - 1) << shift), 1, &part);
 	*dev = part.dev;
 	return true;
 }

@@ -85,8 +85,8 @@ static int write_blocks(struct flush *flush, const struct gnv_changed *c)
 	int ret = 0;
 
 	for (; at < end && !ret; at += part.nblocks) {
-		ret = gnv_source_part(&c->cache->source, view->lba_first + begin + at, end - at, &part);
-		if (!ret && !part.hole)
+		gnv_source_part(&c->cache->source, view->lba_first + begin + at, end - at, &part);
+		if (!part.hole)
 			ret = write_part(flush, &part, flush->page + (at << view->lba_shift), view->lba_shift);
 	}
 	return ret;

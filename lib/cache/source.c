@@ -187,64 +187,47 @@ bool gnv_source_quiet(const struct gnv_source *source, struct gpunvme_mem *mem)
 
 /* ---- For the host ---- */
 
-/* The last extent that begins at or before a block; *i: its number and 1. */
-static int find_extent(const struct gpunvme_file *file, uint64_t block, uint32_t extents, struct gpunvme_dextent *e, uint32_t *i)
+/* How many extents begin at or before a block. */
+static uint32_t find_extent(const struct gpunvme_dextent *extent, uint32_t extents, uint64_t block)
 {
-	uint32_t low = 0, high = extents, mid, one;
-	struct gpunvme_dextent at;
-	int ret = 0;
+	uint32_t low = 0, high = extents, mid;
 
-	while (low < high && !ret) {
+	while (low < high) {
 		mid = low + (high - low) / 2;
-		one = 1;
-		ret = gpunvme_file_get_extents(file, 0, mid, &at, &one);
-		if (!ret && at.pos <= block) {
+		if (extent[mid].pos <= block)
 			low = mid + 1;
-			*e = at;
-		} else {
+		else
 			high = mid;
-		}
 	}
-	*i = low;
-	return ret;
+	return low;
 }
 
-static int find_part_of_file(const struct gpunvme_file *file, uint64_t block, struct gnv_source_part *part)
+static void find_part_of_file(const struct gpunvme_file *file, uint64_t block, struct gnv_source_part *part)
 {
-	struct gpunvme_file_info info = { .size = sizeof(info) };
-	struct gpunvme_dextent e = { 0, 0, 0 };
-	uint32_t i = 0, one = 1;
-	int ret = gpunvme_file_get_info(file, &info);
+	const struct gpunvme_dextent *extent = file->extent + file->entry[0].first;
+	const uint32_t i = find_extent(extent, file->entry[0].extents, block);
+	const struct gpunvme_dextent e = i ? extent[i - 1] : (struct gpunvme_dextent){ 0, 0, 0 };
 
-	if (!ret)
-		ret = find_extent(file, block, info.extents, &e, &i);
-	if (ret)
-		return ret;
-	part->hole = !i || block - e.pos >= e.nblocks;
+	part->hole = block - e.pos >= e.nblocks;
 	part->lba = part->hole ? 0 : e.lba + (block - e.pos);
 	part->nblocks = part->hole ? UINT64_MAX : e.nblocks - (block - e.pos);
-	if (part->hole && i < info.extents) {
-		ret = gpunvme_file_get_extents(file, 0, i, &e, &one);
-		part->nblocks = e.pos - block;
-	}
-	return ret;
+	if (part->hole && i < file->entry[0].extents)
+		part->nblocks = extent[i].pos - block;
 }
 
-int gnv_source_part(const struct gnv_source *source, uint64_t block, uint64_t nblocks, struct gnv_source_part *part)
+void gnv_source_part(const struct gnv_source *source, uint64_t block, uint64_t nblocks, struct gnv_source_part *part)
 {
 	uint64_t stripe = source->stripe ? block / source->stripe : 0;
-	int ret = 0;
 
 	*part = (struct gnv_source_part){ .lba = block, .nblocks = nblocks };
 	if (source->file) {
-		ret = find_part_of_file(source->file, block, part);
+		find_part_of_file(source->file, block, part);
 	} else if (source->devs > 1) {
 		part->dev = (uint32_t)(stripe % source->devs);
 		part->lba = block - (stripe - stripe / source->devs) * source->stripe;
 		part->nblocks = source->stripe - block % source->stripe;
 	}
 	part->nblocks = gnv_min(part->nblocks, nblocks);
-	return ret;
 }
 
 int gnv_source_writable(const struct gnv_source *source)

@@ -54,11 +54,8 @@ struct gnv_source_part {
 	uint64_t nblocks;
 };
 
-/*
- * gnv_source_part() - where the first of @nblocks blocks from @block on lie
- * Return: 0; as gpunvme_file_get_extents().
- */
-int gnv_source_part(const struct gnv_source *source, uint64_t block, uint64_t nblocks, struct gnv_source_part *part);
+/* Where the first of @nblocks blocks from @block on lie. */
+void gnv_source_part(const struct gnv_source *source, uint64_t block, uint64_t nblocks, struct gnv_source_part *part);
 
 /* May its blocks be written now? A lease may have been given back, or broken. Return: 0; -EROFS; as gpunvme_file_check(). */
 int gnv_source_writable(const struct gnv_source *source);

@@ -42,11 +42,11 @@ GPUNVME_API int gpunvme_file_get_entry(const struct gpunvme_file *file, uint32_t
 	return gnv_info_copy(entry, &known, gpunvme_file_entry);
 }
 
-GPUNVME_API int gpunvme_file_get_extents(const struct gpunvme_file *file, uint32_t number, uint32_t first,
-					 struct gpunvme_dextent *extents, uint32_t *count)
+GPUNVME_API int gpunvme_file_get_extents(const struct gpunvme_file *file, uint32_t number, struct gpunvme_dextent *extents,
+					 uint32_t *count)
 {
 	const struct gpunvme_dentry *entry;
-	uint32_t left, n;
+	uint32_t n;
 	int ret = gnv_enter(file, file && count && (!*count || extents), "file, extents and count");
 
 	if (!ret)
@@ -54,11 +54,10 @@ GPUNVME_API int gpunvme_file_get_extents(const struct gpunvme_file *file, uint32
 	if (ret)
 		return ret;
 	entry = &file->entry[number];
-	left = first < entry->extents ? entry->extents - first : 0;
-	n = (uint32_t)gnv_min(*count, left);
+	n = (uint32_t)gnv_min(*count, entry->extents);
 	if (n)
-		memcpy(extents, file->extent + entry->first + first, n * sizeof(*extents));
-	*count = left;
+		memcpy(extents, file->extent + entry->first, n * sizeof(*extents));
+	*count = entry->extents;
 	return 0;
 }
 
@@ -110,7 +109,7 @@ static int check_kind(const struct gpunvme_file *file, uint32_t kind, uint32_t v
 	if (kind != GPUNVME_KIND_FILE && kind != GPUNVME_KIND_FILES)
 		return gnv_fail(-EINVAL, "files have no view of kind %u", kind);
 	if (kind == GPUNVME_KIND_FILE && file->info.files != 1)
-		return gnv_fail(-EINVAL, "these are %u files, and the view is of one: use gpunvme_file_view_set()", file->info.files);
+		return gnv_fail(-EINVAL, "these are %u files, and the view is of one: use a struct gpunvme_dfiles", file->info.files);
 	return gnv_view_check(version, size, kind == GPUNVME_KIND_FILE ? sizeof(struct gpunvme_dfile) : sizeof(struct gpunvme_dfiles));
 }
 

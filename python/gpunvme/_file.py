@@ -31,7 +31,7 @@ class File:
         self.info: Info = info(found)  #: the file (struct gpunvme_file_info)
         self._extents = ffi.new("struct gpunvme_dextent[]", self.info.extents)
         count = ffi.new("uint32_t *", self.info.extents)
-        check(lib.gpunvme_file_get_extents(self._handle, 0, 0, self._extents, count))
+        check(lib.gpunvme_file_get_extents(self._handle, 0, self._extents, count))
 
     def __len__(self) -> int:
         return self.info.bytes

@@ -150,7 +150,7 @@ static void test_lanes_read(void **state)
 	good(gpunvme_mem_alloc(gpu, 65536, NULL, &mem));
 	good(gpunvme_mem_map(mem, dev));
 	good(gpunvme_mem_dbuf(mem, dev, &dbuf));
-	good(gpunvme_file_view_set(files, gpu, &view));
+	good(gpunvme_file_view(files, gpu, &view));
 	good(gpunvme_files_get(&view, number_of(files, "h"), &file));
 	good(gpunvme_read(&cursor, &dbuf, 0, 0, BYTES));
 	bytes = gpunvme_mem_ptr(mem);
@@ -413,7 +413,7 @@ static void test_empty(void **state)
 	assert_int_equal(info.files, 0);
 	good(gpunvme_file_check(files, 0, 0));
 	says(gpunvme_file_lease(files), -EINVAL, "one of gpunvme_file_open()");
-	good(gpunvme_file_view_set(files, gpu, &view));
+	good(gpunvme_file_view(files, gpu, &view));
 	gpunvme_file_close(files);
 	says(gpunvme_file_check(NULL, 0, 0), -EINVAL, "GPUNVME_FILE_MOUNTED");
 }

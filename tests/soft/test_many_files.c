@@ -151,7 +151,7 @@ static void check_lanes(struct rig *r, struct gpunvme_file *files, int by_hash)
 
 	assert_non_null(j);
 	*j = (struct job){ .dq = r->dq, .dbuf = r->dbuf, .by_hash = by_hash };
-	assert_int_equal(gpunvme_file_view_set(files, r->gpu, &j->files), 0);
+	assert_int_equal(gpunvme_file_view(files, r->gpu, &j->files), 0);
 	assert_int_equal(gpunvme_file_get_info(files, &info), 0);
 	assert_true(info.files <= LANES);
 	for (uint32_t i = 0; i < info.files; i++) {
@@ -243,7 +243,7 @@ static int ask(struct rig *r, struct gpunvme_file *files, uint64_t hash)
 
 	assert_non_null(j);
 	*j = (struct job){ .dq = r->dq, .dbuf = r->dbuf, .by_hash = 1, .hash = { hash } };
-	assert_int_equal(gpunvme_file_view_set(files, r->gpu, &j->files), 0);
+	assert_int_equal(gpunvme_file_view(files, r->gpu, &j->files), 0);
 	assert_int_equal(gpunvme_cpu_launch(1, 1, read_all, j), 0);
 	ret = j->status[0];
 	j->files.head.kind = GPUNVME_KIND_FILE;
@@ -670,7 +670,7 @@ static int refused_in_child(struct rig *r, struct gpunvme_file *files)
 		return __LINE__;
 	if (gpunvme_file_close(files) != -ECHILD)
 		return __LINE__;
-	return gpunvme_file_view_set(files, r->gpu, &dfiles) == -ECHILD ? 0 : __LINE__;
+	return gpunvme_file_view(files, r->gpu, &dfiles) == -ECHILD ? 0 : __LINE__;
 }
 
 static void says(int ret, int want, const char *words)
@@ -705,15 +705,15 @@ static void one_or_many(void **state)
 	assert_memory_equal((const void *)(uintptr_t)view.table, (const void *)(uintptr_t)same.table, view.extents * sizeof(a[0]));
 	gpunvme_file_close(set);
 	set = open_all(&r, all);
-	says(gpunvme_file_view(set, r.gpu, &same), -EINVAL, "use gpunvme_file_view_set()");
+	says(gpunvme_file_view(set, r.gpu, &same), -EINVAL, "use a struct gpunvme_dfiles");
 	of.file = set;
 	says(gpunvme_cache_create(r.dev, r.gpu, &of, &cache), -EINVAL, "a cache is over one file");
 	assert_int_equal(gpunvme_file_find(set, one, &number), 0);
-	assert_int_equal(gpunvme_file_get_extents(alone, 0, 0, a, &n), 0);
-	assert_int_equal(gpunvme_file_get_extents(set, number, 0, b, &m), 0);
+	assert_int_equal(gpunvme_file_get_extents(alone, 0, a, &n), 0);
+	assert_int_equal(gpunvme_file_get_extents(set, number, b, &m), 0);
 	assert_true(n && n == m);
 	assert_memory_equal(a, b, n * sizeof(a[0]));
-	says(gpunvme_file_get_extents(alone, 1, 0, a, &n), -ENOENT, "no file 1");
+	says(gpunvme_file_get_extents(alone, 1, a, &n), -ENOENT, "no file 1");
 	says(gpunvme_file_view_v(set, r.gpu, GPUNVME_KIND_QUEUE, &view, 0, sizeof(view)), -EINVAL, "no view of kind");
 	gpunvme_file_close(set);
 	gpunvme_file_close(alone);
@@ -771,8 +771,8 @@ static void views(void **state)
 	rig_open(&r, "cpu", 512, 0);
 	files = open_all(&r, "/");
 	assert_int_equal(gpunvme_file_view_v(files, r.gpu, GPUNVME_KIND_FILES, &dfiles, 99u << 16, sizeof(dfiles)), -EPROTONOSUPPORT);
-	assert_int_equal(gpunvme_file_view_set(files, r.gpu, &dfiles), 0);
-	assert_int_equal(gpunvme_file_view_set(files, r.gpu, &again), 0);
+	assert_int_equal(gpunvme_file_view(files, r.gpu, &dfiles), 0);
+	assert_int_equal(gpunvme_file_view(files, r.gpu, &again), 0);
 	assert_memory_equal(&dfiles, &again, sizeof(dfiles)); /* one copy for each GPU */
 	for (uint32_t i = 0; i < ((const uint32_t *)(uintptr_t)dfiles.bucket)[1u << (64 - dfiles.bucket_shift)]; i++)
 		assert_int_equal(((const struct gpunvme_dname *)(uintptr_t)dfiles.name)[i].reserved, 0);

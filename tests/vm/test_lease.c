@@ -356,7 +356,7 @@ static void test_many(void **state)
 		write_file(name, (unsigned char)i);
 	}
 	good(gpunvme_file_open_set(dev, paths, 1, &mounted, &files)); /* 0, 2, below/1, below/3 */
-	good(gpunvme_file_view_set(files, gpu, &view));
+	good(gpunvme_file_view(files, gpu, &view));
 	assert_int_equal(view.files, 4);
 	for (uint32_t i = 0; i < 4; i++) {
 		struct gpunvme_cursor cursor = { .dq = &dq, .file = &file };

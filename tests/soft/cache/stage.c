@@ -50,7 +50,7 @@ static void open_file(struct stage *s)
 	if (gpunvme_file_open(s->dev[0], "/file", &opts, &s->of_file))
 		fail_msg("%s", gpunvme_errmsg());
 	s->extents = STAGE_EXTENTS;
-	assert_int_equal(gpunvme_file_get_extents(s->of_file, 0, 0, s->extent, &s->extents), 0);
+	assert_int_equal(gpunvme_file_get_extents(s->of_file, 0, s->extent, &s->extents), 0);
 	assert_true(s->extents >= SEVERAL && s->extents < STAGE_EXTENTS);
 	assert_int_equal(gpunvme_file_get_info(s->of_file, &info), 0);
 	s->words = (info.bytes - s->lba * 512) / 8;
