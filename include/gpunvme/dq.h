@@ -77,7 +77,7 @@ enum gpunvme_dq_flags {
 	GPUNVME_DQ_CQE16 = 1u << 3,        /* a 16-byte load of a CQE arrives whole on this path */
 	GPUNVME_DQ_WRITE_ZEROES = 1u << 4, /* the controller has Write Zeroes */
 	GPUNVME_DQ_STATS = 1u << 5,        /* keep the counters of struct gpunvme_dq_state */
-	GPUNVME_DQ_SERVED = 1u << 6,       /* gpunvme_poll_queue() polls this queue: threads that wait rarely drain */
+	GPUNVME_DQ_POLLED = 1u << 6,       /* gpunvme_poll_queue() polls this queue: threads that wait rarely drain */
 	GPUNVME_DQ_LATENCY = 1u << 7,      /* keep times and buckets after the result words (below) */
 	GPUNVME_DQ_TORN = 1u << 8          /* no write that crosses `boundary` is atomic */
 };

@@ -121,8 +121,9 @@ GPUNVME_API int gpunvme_file_open(struct gpunvme_dev *dev, const char *name, con
  * devices and the like below directories are skipped. All files are of one file system. The inodes are read in their order on the
  * drive. A long list should have the files of one directory together, because it is read once for them then. gpunvme_file_open()
  * says the rest, with one difference: no file is kept open. So a mounted file system may be unmounted, no file can be leased, and
- * each file has 8 bytes more in the host. Threads: as gpunvme_file_open(). A set of one file is a file: all other calls take either.
- * Opening has two calls, because a directory is many files here and an error there.
+ * each file has 8 bytes more in the host. Threads: as gpunvme_file_open().
+ * A set of one file is a file: all other calls take either. Opening has two calls, because a directory is many files here and an
+ * error there.
  * Return: (an error is of the first file that cannot be opened, which the message names, and there is no table)
  * - 0: also if a directory has no file below it.
  * - -EINVAL: also for maps of several file systems; -EXDEV: also for mounted files of several file systems.
@@ -332,12 +333,13 @@ GPUNVME_API int gpunvme_file_view_v(struct gpunvme_file *file, struct gpunvme_gp
  * gpunvme_file_view() - get the view of a file, or of a set of files, for kernels
  * @file: the file, or set
  * @gpu:  the processor whose threads will use it
- * @view: filled. Plain data, valid until gpunvme_file_close(). A struct gpunvme_dfile takes one file, also of a set that has exactly
+ * @view: filled. Plain data, valid until gpunvme_file_close(). A struct gpunvme_dfile takes one file, also of a set that has only
  *        one. A struct gpunvme_dfiles takes any set, also of one file, or of none
  *
- * In C it is a macro that uses the type of @view. Copies the table to memory of the threads, once for each GPU. Any thread may call it.
- * Return: 0; -EINVAL: also a struct gpunvme_dfile for a set of none or several files; -EPROTONOSUPPORT: the caller was compiled with
- * another version of dq.h; -ECHILD; -ENOMEM; or errors of the GPU.
+ * In C it is a macro that uses the type of @view. Copies the table to memory of the threads, once for each GPU. Any thread may
+ * call it.
+ * Return: 0; -EINVAL: also a struct gpunvme_dfile for a set of none or several files; -EPROTONOSUPPORT: the caller was compiled
+ * with another version of dq.h; -ECHILD; -ENOMEM; or errors of the GPU.
  */
 #ifdef __cplusplus
 } /* overloads are C++ */

@@ -30,7 +30,7 @@ enum gpunvme_queue_flags {
 	GPUNVME_QUEUE_STATS = 1u << 1,       /* keep counters (gpunvme_queue_get_info()) */
 	GPUNVME_QUEUE_NO_SELFTEST = 1u << 2, /* skip the self-test, which reads one block */
 	GPUNVME_QUEUE_FORWARD = 1u << 3,     /* a CPU thread rings the doorbells, as it does for threads that cannot access them */
-	GPUNVME_QUEUE_SERVED = 1u << 4,      /* a completion thread takes them (gpunvme_service_start(), gpunvme_poll_queue()) */
+	GPUNVME_QUEUE_POLLED = 1u << 4,      /* a thread of the program takes the completions, by gpunvme_poll_queue() */
 	GPUNVME_QUEUE_CQE16 = 1u << 5,       /* 16-byte loads of completions arrive whole here, as gpunvme_gpu_ordering_test() found */
 	GPUNVME_QUEUE_NO_READBACK = 1u << 6, /* no SQE needs to be read back before its doorbell, as gpunvme_gpu_ordering_test() found */
 	GPUNVME_QUEUE_VRAM = 1u << 7,        /* rings in memory of the GPU, or an error. Its buffers must lie there, too */
@@ -39,6 +39,12 @@ enum gpunvme_queue_flags {
 					     GPUNVME_COHERENCE_INVALIDATE, which is dangerous (unstable.h) */
 	GPUNVME_QUEUE_CMB = 1u << 10,        /* the SQ in the drive's own memory (gpunvme_dev_info.cmb), unless that makes reads
 					     clearly slower. With GPUNVME_QUEUE_NO_SELFTEST always */
+	/*
+	 * A thread of the library takes the completions of all pairs, so threads may submit and end. It goes on after a recovery, and
+	 * ends in gpunvme_queue_destroy(). Includes GPUNVME_QUEUE_POLLED. Only for CPU threads: on a GPU, make the queue with
+	 * GPUNVME_QUEUE_POLLED, and let one wave of a kernel of the program call gpunvme_poll_queue().
+	 */
+	GPUNVME_QUEUE_COMPLETION_THREAD = 1u << 11,
 };
 
 struct gpunvme_queue_opts {
@@ -71,6 +77,7 @@ struct gpunvme_queue_opts {
  * - -EXDEV: buffers of @gpu are mapped to @dev in memory where the rings cannot lie (mem.h).
  * - -EBUSY: the doorbells could not be tested, because other threads rang them.
  * - -EOPNOTSUPP: an option that is not possible here.
+ * - -EAGAIN: no more threads.
  * - -ENOMEM; -ECHILD; -ENODEV, -ESHUTDOWN, -ETIMEDOUT, -EPROTO as status.h says; or a positive NVMe status.
  */
 GPUNVME_API int gpunvme_queue_create(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, const struct gpunvme_queue_opts *opts,
@@ -102,6 +109,7 @@ GPUNVME_API int gpunvme_queue_create_striped(struct gpunvme_dev *const *devs, ui
  *
  * Deletes the SQs, then the CQs (Base Specification 5.6, 5.7). No kernel may use a view of @queue any more, nor a descriptor by
  * gpunvme_mem_map_queue(). The controller aborts commands in flight. Buffers stay mapped. No other thread may use @queue any more.
+ * The completion thread (GPUNVME_QUEUE_COMPLETION_THREAD) ends first, also if the call fails.
  * Return:
  * - 0: the queue is gone. The buffers of its commands, also of those that timed out, are the caller's again.
  * - -EBUSY: a controller refused to delete a pair or did not complete that. Its commands may still move data. Then only
@@ -293,40 +301,6 @@ GPUNVME_API int gpunvme_queue_get_latency(struct gpunvme_queue *queue, struct gp
  * too much. 0 if no command was counted, or @latency is NULL.
  */
 GPUNVME_API uint64_t gpunvme_latency_ns(const struct gpunvme_queue_latency *latency, uint32_t per_million);
-
-/*
- * A completion thread for queues whose threads submit and end: it takes completions, so that no other thread has to wait for them.
- * For CPU threads it is a thread of the library. On a GPU it is one wave that calls gpunvme_poll_queue(), in a kernel of the
- * program.
- */
-struct gpunvme_service;
-
-/**
- * gpunvme_service_start() - start a thread that takes the completions of queues
- * @gpu:     the processor that the queues were created for: `cpu`
- * @dq:      a view of each queue. Copied
- * @count:   number of views, 1 to 1024
- * @service: set on success. The caller owns it and stops it before it destroys or retires one of the queues
- *
- * Threads leave completions to it for queues made with GPUNVME_QUEUE_SERVED. Other queues are possible, too. The less there is to
- * do, the longer it sleeps between polls. It ends by itself when every queue has ended. After a recovery start another one with
- * new views. Any thread may call it.
- * Return:
- * - 0: the thread runs.
- * - -EINVAL: no view, too many, or a view of another kind.
- * - -EPROTONOSUPPORT: a view is of another version, or none.
- * - -EOPNOTSUPP: @gpu is a GPU: call gpunvme_poll_queue() in a kernel.
- * - -ECHILD; -ENOMEM; -EAGAIN: no more threads.
- */
-GPUNVME_API int gpunvme_service_start(struct gpunvme_gpu *gpu, const struct gpunvme_dq *dq, uint32_t count,
-				      struct gpunvme_service **service);
-
-/**
- * gpunvme_service_stop() - stop a completion thread and wait for its end
- * @service: NULL does nothing
- * Return: 0; -ECHILD.
- */
-GPUNVME_API int gpunvme_service_stop(struct gpunvme_service *service);
 
 #ifdef __cplusplus
 }

@@ -25,6 +25,7 @@
 #include "queue/internal.h"
 #include "queue/qp.h"
 #include "queue/qp_recover.h"
+#include "queue/queue.h"
 #include "queue/probe.h"
 #include "queue/ringtest.h"
 #include "util/entry.h"
@@ -376,6 +377,9 @@ GPUNVME_API int gpunvme_dev_close(struct gpunvme_dev *dev)
 	dev->closing = true;
 	gnv_mem_cache_close(dev->dma.cache);
 	gnv_internal_close(dev);
+	for (qp = gnv_qp_first(dev); qp; qp = gnv_qp_next(qp))
+		if (qp->owner)
+			gnv_queue_quiet(qp->owner);
 	gnv_qp_drop_old(dev, NULL);
 	for (qp = gnv_qp_first(dev); qp; qp = next) {
 		next = gnv_qp_next(qp);

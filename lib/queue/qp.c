@@ -89,8 +89,8 @@ static int set_sizes(struct gnv_qp *qp, const struct gpunvme_queue_opts *opts)
 {
 	uint32_t max = qp->dev->nvme.info.max_depth, timeout = opts->cmd_timeout_ms ? opts->cmd_timeout_ms : TIMEOUT_MS;
 	uint32_t known = GPUNVME_QUEUE_SGL | GPUNVME_QUEUE_STATS | GPUNVME_QUEUE_NO_SELFTEST | GPUNVME_QUEUE_FORWARD |
-			 GPUNVME_QUEUE_SERVED | GPUNVME_QUEUE_CQE16 | GPUNVME_QUEUE_NO_READBACK | GPUNVME_QUEUE_VRAM |
-			 GPUNVME_QUEUE_LATENCY | GPUNVME_QUEUE_INVALIDATE | GPUNVME_QUEUE_CMB;
+			 GPUNVME_QUEUE_POLLED | GPUNVME_QUEUE_CQE16 | GPUNVME_QUEUE_NO_READBACK | GPUNVME_QUEUE_VRAM |
+			 GPUNVME_QUEUE_LATENCY | GPUNVME_QUEUE_INVALIDATE | GPUNVME_QUEUE_CMB | GPUNVME_QUEUE_COMPLETION_THREAD;
 
 	if (opts->flags & ~known)
 		return gnv_fail(-EINVAL, "unknown queue flags 0x%x; valid: the GPUNVME_QUEUE_ flags of this version, 0x%x",

@@ -12,6 +12,7 @@
 
 #include "dev/reset.h"
 #include "queue/doorbell.h"
+#include "queue/queue.h"
 #include "util/bits.h"
 
 #define ABORTS 64u /* one at a time; the deletion of the queue does the rest */
@@ -119,6 +120,8 @@ int gnv_qp_renew(struct gnv_qp *qp)
 	}
 	fresh->from = NULL;
 	exchange(qp, fresh);
+	if (qp->owner)
+		gnv_queue_renewed(qp->owner);
 	gnv_log(&qp->dev->nvme.log, GPUNVME_LOG_WARN, "queue %u: over; it goes on as queue %u", fresh->qid, qp->qid);
 	return 0;
 }

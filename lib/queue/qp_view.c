@@ -44,8 +44,8 @@ static uint32_t dq_flags(const struct gnv_qp *qp)
 		flags |= GPUNVME_DQ_STATS;
 	if (qp->flags & GPUNVME_QUEUE_LATENCY)
 		flags |= GPUNVME_DQ_LATENCY;
-	if (qp->flags & GPUNVME_QUEUE_SERVED)
-		flags |= GPUNVME_DQ_SERVED;
+	if (qp->flags & GPUNVME_QUEUE_POLLED)
+		flags |= GPUNVME_DQ_POLLED;
 	if (qp->flags & GPUNVME_QUEUE_CQE16)
 		flags |= GPUNVME_DQ_CQE16;
 	/* Below a switch a doorbell may overtake an SQE on its way to the host's memory; reading the SQE back pushes it ahead. */

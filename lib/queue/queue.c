@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "dev/dev.h"
+#include "run/completions.h"
 #include "util/bits.h"
 #include "util/checked.h"
 #include "util/entry.h"
@@ -156,14 +157,49 @@ static void discard_pairs(struct gpunvme_queue *queue)
 
 static void drop(struct gpunvme_queue *queue)
 {
+	gnv_completions_free(queue->completions);
 	gnv_tables_fini(&queue->tables);
 	gnv_gpu_put(queue->gpu);
 	free(queue->qp);
 	free(queue);
 }
 
-static int check_opts(const struct gpunvme_queue_opts *opts)
+/* ---- The completion thread ---- */
+
+/* Of the rings alone: no block of them is read or written. */
+static uint32_t rings(void *ctx, struct gpunvme_dq *dq)
 {
+	const struct gpunvme_ns_info none = { .size = sizeof(none), .lba_size = 512 };
+	const struct gpunvme_queue *queue = ctx;
+	struct gnv_qp *qp;
+	uint32_t i, n = 0;
+
+	for (i = 0; i < gnv_queue_pairs(queue); i++) {
+		qp = queue->qp[i];
+		pthread_mutex_lock(&qp->dev->lock);
+		gnv_qp_describe(qp, &none, &dq[n++]);
+		pthread_mutex_unlock(&qp->dev->lock);
+	}
+	return n;
+}
+
+void gnv_queue_renewed(struct gpunvme_queue *queue)
+{
+	gnv_completions_renew(queue->completions);
+}
+
+void gnv_queue_quiet(struct gpunvme_queue *queue)
+{
+	gnv_completions_end(queue->completions);
+}
+
+/* ---- All of it ---- */
+
+static int check_opts(const struct gpunvme_queue_opts *opts, const struct gpunvme_gpu *gpu)
+{
+	if (opts->flags & GPUNVME_QUEUE_COMPLETION_THREAD && gpu->info.kind != GPUNVME_GPU_CPU)
+		return gnv_fail(-EOPNOTSUPP, "a completion thread is for threads of the CPU; on %s use GPUNVME_QUEUE_POLLED, and call "
+				"gpunvme_poll_queue() in a kernel", gpu->info.name);
 	if (opts->stripe && !gnv_is_pow2(opts->stripe))
 		return gnv_fail(-EINVAL, "a stripe of %u blocks is not possible: use a power of two", opts->stripe);
 	if (opts->reserved)
@@ -184,7 +220,10 @@ static int make(struct gpunvme_queue *queue, const struct gpunvme_queue_opts *op
 		if (ret)
 			return ret;
 	}
-	return create_pairs(queue, opts, opts->queues ? opts->queues : striped ? QUEUES_AUTO : 1, striped && !opts->queues);
+	ret = create_pairs(queue, opts, opts->queues ? opts->queues : striped ? QUEUES_AUTO : 1, striped && !opts->queues);
+	if (ret || !(opts->flags & GPUNVME_QUEUE_COMPLETION_THREAD))
+		return ret;
+	return gnv_completions_start(gnv_queue_pairs(queue), rings, queue, &queue->completions);
 }
 
 static int create(struct gpunvme_dev *const *devs, uint32_t count, struct gpunvme_gpu *gpu, const struct gpunvme_queue_opts *user,
@@ -197,9 +236,11 @@ static int create(struct gpunvme_dev *const *devs, uint32_t count, struct gpunvm
 
 	if (ret)
 		return ret;
-	ret = check_opts(&opts);
+	ret = check_opts(&opts, gpu);
 	if (ret)
 		return ret;
+	if (opts.flags & GPUNVME_QUEUE_COMPLETION_THREAD)
+		opts.flags |= GPUNVME_QUEUE_POLLED;
 	queue = calloc(1, sizeof(*queue));
 	if (!queue)
 		return gnv_fail(-ENOMEM, "out of memory");
@@ -269,6 +310,7 @@ GPUNVME_API int gpunvme_queue_destroy(struct gpunvme_queue *queue)
 		return 0;
 	if (gnv_foreign(queue->gpu->process))
 		return -ECHILD;
+	gnv_queue_quiet(queue);
 	__atomic_fetch_add(&queue->left, 1, __ATOMIC_RELAXED);
 	for (i = gnv_queue_pairs(queue); i--;) {
 		kept = queue->qp[i] ? gnv_qp_destroy(queue->qp[i]) : 0;

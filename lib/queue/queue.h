@@ -17,6 +17,8 @@ struct gnv_blocks {
 	bool read_only; /* of one device at least */
 };
 
+struct gnv_completions;
+
 struct gpunvme_queue {
 	struct gpunvme_gpu *gpu;
 	uint32_t devices;
@@ -27,6 +29,7 @@ struct gpunvme_queue {
 	struct gpunvme_dev *dev[GPUNVME_QUEUE_DEVICES];
 	struct gnv_qp **qp; /* pair q of device m is q * devices + m; NULL: it is gone */
 	struct gnv_tables tables;
+	struct gnv_completions *completions; /* its completion thread (run/completions.h), or NULL */
 };
 
 static inline uint32_t gnv_queue_pairs(const struct gpunvme_queue *queue)
@@ -42,6 +45,12 @@ int gnv_queue_blocks(const struct gpunvme_queue *queue, struct gnv_blocks *block
 
 /* A pair of it is released. Where that is because its device is closed, the queue goes with the last. */
 void gnv_queue_lose(struct gpunvme_queue *queue, const struct gnv_qp *qp);
+
+/* A pair of it goes on with other rings. With queues_lock held. */
+void gnv_queue_renewed(struct gpunvme_queue *queue);
+
+/* From now on no thread of the library uses a view of it. */
+void gnv_queue_quiet(struct gpunvme_queue *queue);
 
 /* Drop tables of views in which a pair is that was recovered since. */
 void gnv_queue_drop_views(struct gpunvme_queue *queue);

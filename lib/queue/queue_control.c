@@ -4,6 +4,7 @@
 
 #include "queue/qp_recover.h"
 #include "queue/queue.h"
+#include "run/completions.h"
 #include "util/entry.h"
 #include "util/opts.h"
 
@@ -66,9 +67,11 @@ GPUNVME_API int gpunvme_queue_retire(struct gpunvme_queue *queue)
 
 	if (ret)
 		return ret;
+	gnv_completions_pause(queue->completions);
 	for (i = 0; i < gnv_queue_pairs(queue); i++)
 		if (queue->qp[i])
 			gnv_qp_retire(queue->qp[i]);
+	gnv_completions_resume(queue->completions);
 	gnv_queue_drop_views(queue);
 	return 0;
 }

@@ -228,7 +228,7 @@ static void a_group_serves_the_others(void **state)
 	struct stage s = { .lanes = 0 };
 
 	(void)state;
-	open_stage(&s, "", 64, GPUNVME_QUEUE_SERVED | GPUNVME_QUEUE_STATS);
+	open_stage(&s, "", 64, GPUNVME_QUEUE_POLLED | GPUNVME_QUEUE_STATS);
 	s.args.rounds = 20;
 	launch(&s, front_serve, real ? 5 : 2, 32, 2);
 	check_answers(&s, 0);

@@ -360,7 +360,7 @@ static void service_takes_what_nobody_waits_for(void **state)
 
 	(void)state;
 	for (i = 0; i < 2; i++) {
-		rig[i]->dq.flags |= GPUNVME_DQ_SERVED;
+		rig[i]->dq.flags |= GPUNVME_DQ_POLLED;
 		rig[i]->ctrl.opts = (struct mini_opts){ .seed = i, .window = 5, .idle = 10, .status = status_of };
 		s.dq[i] = rig[i]->dq;
 		rig_start(rig[i]);
@@ -380,7 +380,7 @@ static void nothing_hangs_on_the_service(void **state)
 	unsigned i;
 
 	(void)state;
-	r->dq.flags |= GPUNVME_DQ_SERVED;
+	r->dq.flags |= GPUNVME_DQ_POLLED;
 	r->ctrl.opts.status = status_of;
 	rig_start(r);
 	for (i = 0; i < 50; i++)

@@ -36,7 +36,6 @@ static struct gpunvme_queue *qp;
 static struct gpunvme_mem *mem;
 static struct gpunvme_queue *vol;
 static struct gpunvme_cache *cache;
-static struct gpunvme_service *service;
 static struct gpunvme_dq dq;
 static struct gpunvme_dbuf dbuf;
 
@@ -72,19 +71,18 @@ static void open_all(void)
 	pages.frames = 8;
 	good(gpunvme_dev_open(uri, NULL, &dev));
 	good(gpunvme_gpu_open("cpu", NULL, &gpu));
-	good(gpunvme_queue_create(dev, gpu, NULL, &qp));
+	opts.flags = GPUNVME_QUEUE_COMPLETION_THREAD;
+	good(gpunvme_queue_create(dev, gpu, &opts, &qp));
 	good(gpunvme_queue_create_striped(&dev, 1, gpu, &opts, &vol));
 	good(gpunvme_queue_view(qp, NULL, &dq));
 	good(gpunvme_mem_alloc(gpu, 65536, NULL, &mem));
 	good(gpunvme_mem_map(mem, dev));
 	good(gpunvme_mem_dbuf(mem, dev, &dbuf));
 	good(gpunvme_cache_create(dev, gpu, &pages, &cache));
-	good(gpunvme_service_start(gpu, &dq, 1, &service));
 }
 
 static void close_all(void)
 {
-	good(gpunvme_service_stop(service));
 	good(gpunvme_cache_destroy(cache));
 	good(gpunvme_queue_destroy(vol));
 	good(gpunvme_mem_free(mem));
@@ -194,7 +192,6 @@ static int call_lanes(void)
 	struct gpunvme_copy copy = { .size = sizeof(copy) };
 	struct gpunvme_workload load = { .size = sizeof(load) };
 	struct gpunvme_cache *more;
-	struct gpunvme_service *other_service;
 	char *bytes = gpunvme_mem_ptr(mem);
 	struct gpunvme_mem *other;
 
@@ -203,7 +200,6 @@ static int call_lanes(void)
 	IS_REFUSED(gpunvme_run_copy(gpu, &dq, 1, &dbuf, &copy));
 	IS_REFUSED(gpunvme_workload_run(gpu, &dq, 1, &dbuf, &load));
 	IS_REFUSED(gpunvme_gpu_ordering_test(dev, gpu, NULL, &ordering));
-	IS_REFUSED(gpunvme_service_start(gpu, &dq, 1, &other_service));
 	IS_REFUSED(gpunvme_cache_create(dev, gpu, NULL, &more));
 	IS_REFUSED(gpunvme_mem_register(gpu, bytes, 4096, &other));
 	IS_REFUSED(gpunvme_mem_import_dmabuf(gpu, 0, 0, 4096, &other));
@@ -238,7 +234,6 @@ static int call_the_rest(void)
 
 static int close_in_child(void)
 {
-	IS_REFUSED(gpunvme_service_stop(service));
 	IS_REFUSED(gpunvme_queue_destroy(vol));
 	IS_REFUSED(gpunvme_dev_close(dev));
 	IS_REFUSED(gpunvme_gpu_close(gpu));

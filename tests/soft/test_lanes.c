@@ -280,7 +280,7 @@ static void every_lane_gets_its_own_status(void **state)
 	close_stage(&s);
 }
 
-/* Lanes that submit and go away: the service frees what they left, and other lanes' reads end as ever. */
+/* Lanes that submit and go away: the completion thread frees what they left, and other lanes' reads end as ever. */
 static void leaving_kernel(void *arg)
 {
 	struct stage *s = arg;
@@ -299,35 +299,81 @@ static void leaving_kernel(void *arg)
 		__atomic_fetch_add(&s->failed, 1, __ATOMIC_RELAXED);
 }
 
-static void a_service_takes_completions(void **state)
+/* Nobody but the completion thread takes the rest. */
+static void wait_until_quiet(const struct stage *s)
+{
+	struct gpunvme_queue_info one = { .size = sizeof(one) }, other = one;
+
+	do {
+		usleep(1000);
+		assert_int_equal(gpunvme_queue_get_info(s->qp[0], &one), 0);
+		assert_int_equal(gpunvme_queue_get_info(s->qp[1], &other), 0);
+	} while (one.in_flight + other.in_flight);
+}
+
+static void leave_commands(struct stage *s)
+{
+	assert_int_equal(gpunvme_cpu_launch(s->lanes, s->width, leaving_kernel, s), 0);
+	assert_int_equal(s->failed, 0);
+	wait_until_quiet(s);
+}
+
+static void recover_both(struct stage *s, bool retire)
+{
+	for (uint32_t i = 0; i < s->queues; i++) {
+		assert_int_equal(gpunvme_queue_recover(s->qp[i]), 0);
+		assert_int_equal(retire ? gpunvme_queue_retire(s->qp[i]) : 0, 0);
+		assert_int_equal(gpunvme_queue_view(s->qp[i], NULL, &s->dq[i]), 0);
+	}
+}
+
+static void a_thread_takes_completions(void **state)
 {
 	struct stage s = { .queues = 2, .lanes = 4, .width = 1 };
-	struct gpunvme_queue_info info = { .size = sizeof(info) };
-	struct gpunvme_service *service = NULL;
-	struct gpunvme_dq old;
-	uint32_t i, left = 1;
 
 	(void)state;
-	open_stage(&s, "", 16, GPUNVME_QUEUE_SERVED);
-	old = s.dq[0];
-	old.head.version ^= 1;
-	assert_int_equal(gpunvme_service_start(s.gpu, s.dq, 0, &service), -GPUNVME_EINVAL);
-	assert_int_equal(gpunvme_service_start(s.gpu, &old, 1, &service), -GPUNVME_EPROTONOSUPPORT);
-	old = s.dq[0];
-	old.head.kind = GPUNVME_KIND_VOLUME;
-	assert_int_equal(gpunvme_service_start(s.gpu, &old, 1, &service), -GPUNVME_EINVAL);
-	assert_int_equal(gpunvme_service_start(s.gpu, s.dq, 2, &service), 0);
-	assert_int_equal(gpunvme_cpu_launch(s.lanes, s.width, leaving_kernel, &s), 0);
-	assert_int_equal(s.failed, 0);
-	for (i = 0; i < 10000 && left; i++) { /* nobody but the service takes the rest */
-		assert_int_equal(gpunvme_queue_get_info(s.qp[0], &info), 0);
-		left = info.in_flight;
-		assert_int_equal(gpunvme_queue_get_info(s.qp[1], &info), 0);
-		left += info.in_flight;
-		usleep(1000);
+	open_stage(&s, "", 16, GPUNVME_QUEUE_COMPLETION_THREAD);
+	leave_commands(&s);
+	recover_both(&s, false);
+	leave_commands(&s);
+	assert_int_equal(gpunvme_dev_reset(s.dev), 0);
+	recover_both(&s, true);
+	leave_commands(&s);
+	close_stage(&s);
+}
+
+/* It rests while the queue is stopped, takes what was in flight, and goes on after that. */
+static void a_thread_outlives_a_stop(void **state)
+{
+	struct stage s = { .queues = 2, .lanes = 4, .width = 1 };
+	struct gpunvme_req req[2];
+
+	(void)state;
+	open_stage(&s, "?fault=delay:20000:op=read", 16, GPUNVME_QUEUE_COMPLETION_THREAD);
+	for (uint32_t i = 0; i < 2; i++) {
+		assert_int_equal(gpunvme_submit_read(&s.dq[i], &s.dbuf, 0, 0, 1ull << s.dq[i].lba_shift, &req[i]), 0);
+		assert_int_equal(gpunvme_queue_stop(s.qp[i], 1), 0);
 	}
-	assert_int_equal(gpunvme_service_stop(service), 0);
-	assert_int_equal(gpunvme_service_stop(NULL), 0);
+	wait_until_quiet(&s);
+	for (uint32_t i = 0; i < 2; i++) {
+		assert_int_equal(gpunvme_queue_stop(s.qp[i], 0), 0);
+		assert_int_equal(gpunvme_wait(&s.dq[i], &req[i], 0), 0);
+	}
+	leave_commands(&s);
+	close_stage(&s);
+}
+
+/* Several pairs, and a device that is closed before its queue. */
+static void a_thread_ends_with_its_device(void **state)
+{
+	struct stage s = { .queues = 1, .lanes = 4, .width = 1 };
+	const struct gpunvme_queue_opts opts = { .size = sizeof(opts), .flags = GPUNVME_QUEUE_COMPLETION_THREAD, .queues = 3 };
+	struct gpunvme_queue *queue;
+
+	(void)state;
+	open_stage(&s, "", 16, 0);
+	assert_int_equal(gpunvme_queue_create(s.dev, s.gpu, &opts, &queue), 0);
+	assert_int_equal(gpunvme_queue_recover(queue), 0);
 	close_stage(&s);
 }
 
@@ -344,7 +390,9 @@ int main(void)
 		cmocka_unit_test(forwarded_doorbells_work),
 		cmocka_unit_test(many_lanes_share_a_dawdling_queue),
 		cmocka_unit_test(every_lane_gets_its_own_status),
-		cmocka_unit_test(a_service_takes_completions),
+		cmocka_unit_test(a_thread_takes_completions),
+		cmocka_unit_test(a_thread_outlives_a_stop),
+		cmocka_unit_test(a_thread_ends_with_its_device),
 	};
 
 	return cmocka_run_group_tests(tests, make_image, image_remove_disk);

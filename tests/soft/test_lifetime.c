@@ -33,7 +33,7 @@
 
 static char file_uri[200], user_uri[128], sock[96];
 static unsigned lifetimes = 24;
-static uint32_t seed = 1;
+static uint32_t seed = 1, queue_flags;
 
 static int setup(void **state)
 {
@@ -154,16 +154,18 @@ static void start(struct lane *l)
 static void begin(struct rig *r, const char *uri)
 {
 	struct gpunvme_mem_opts shared = GPUNVME_MEM_OPTS_INIT;
+	struct gpunvme_queue_opts opts = GPUNVME_QUEUE_OPTS_INIT;
 
 	memset(r, 0, sizeof(*r));
 	shared.flags = GPUNVME_MEM_SHARED;
+	opts.flags = queue_flags;
 	good(gpunvme_gpu_open("cpu", NULL, &r->gpu));
 	good(gpunvme_dev_open(uri, NULL, &r->dev));
 	for (unsigned i = 0; i < LANES; i++) {
 		struct lane *l = &r->lane[i];
 
 		l->seed = known_next(&seed);
-		good(gpunvme_queue_create(r->dev, r->gpu, NULL, &l->qp));
+		good(gpunvme_queue_create(r->dev, r->gpu, &opts, &l->qp));
 		if (uri == file_uri) {
 			l->bytes = aligned_alloc(4096, BYTES);
 			good(gpunvme_mem_register(r->gpu, l->bytes, BYTES, &l->mem));
@@ -299,27 +301,13 @@ static void test_recoveries_and_resets(void **state)
 	end_all(&r);
 }
 
-/* Completions are taken by a service, which ends before its lanes, and after them. */
-static void test_services(void **state)
+/* The same of queues with completion threads, which take new views, and end with their queues. */
+static void test_completion_threads(void **state)
 {
-	(void)state;
-	for (unsigned n = 0; n < lifetimes / 2; n++) {
-		struct gpunvme_service *service;
-		struct gpunvme_dq dq[LANES];
-		struct rig r;
-
-		begin(&r, file_uri);
-		for (unsigned i = 0; i < LANES; i++)
-			dq[i] = r.lane[i].dq;
-		good(gpunvme_service_start(r.gpu, dq, LANES, &service));
-		some_time();
-		if (n & 1)
-			gpunvme_service_stop(service);
-		send_lanes_away(&r);
-		if (!(n & 1))
-			gpunvme_service_stop(service);
-		end_all(&r);
-	}
+	queue_flags = GPUNVME_QUEUE_COMPLETION_THREAD;
+	test_ends(state);
+	test_recoveries_and_resets(state);
+	queue_flags = 0;
 }
 
 /* The other side ends, or this one: the server is stopped under its client, and a client closes with commands in flight. */
@@ -355,7 +343,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_ends),
 		cmocka_unit_test(test_recoveries_and_resets),
-		cmocka_unit_test(test_services),
+		cmocka_unit_test(test_completion_threads),
 		cmocka_unit_test(test_servers),
 	};
 

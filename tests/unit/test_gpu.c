@@ -239,6 +239,7 @@ static void test_doorbells(void **state)
 	struct fake *fake = fake_new();
 	struct gpunvme_gpu *gpu = foreign_gpu(fake);
 	struct gpunvme_queue_info info = { .size = sizeof(info) };
+	struct gpunvme_queue_opts threaded = plain;
 	struct gpunvme_dev *dev;
 	struct gpunvme_queue *qp;
 
@@ -259,6 +260,10 @@ static void test_doorbells(void **state)
 	gpunvme_queue_destroy(qp);
 	seen.mmio_error = -EIO;
 	assert_int_equal(gpunvme_queue_create(dev, gpu, &plain, &qp), -EIO);
+	threaded.flags |= GPUNVME_QUEUE_COMPLETION_THREAD;
+	gpu->info.kind = GPUNVME_GPU_HSA;
+	assert_int_equal(gpunvme_queue_create(dev, gpu, &threaded, &qp), -EOPNOTSUPP);
+	assert_non_null(strstr(gpunvme_errmsg(), "gpunvme_poll_queue() in a kernel"));
 	assert_int_equal(seen.hosts + seen.mmios + seen.locals, 0);
 	gpunvme_dev_close(dev);
 	gpunvme_gpu_close(gpu);

@@ -229,7 +229,7 @@ GPUNVME_FN int gpunvme_wait_any(const struct gpunvme_dq *dq, struct gpunvme_req 
  * @stop:  address for threads of a 32-bit word; non-zero ends the call
  *
  * For kernels that submit and end (handles, or NULL for commands whose result is not needed), and for queues made with
- * GPUNVME_QUEUE_SERVED, whose waiting threads leave the completion ring to this call. One wave polls a group of queues. It must run
+ * GPUNVME_QUEUE_POLLED, whose waiting threads leave the completion ring to this call. One wave polls a group of queues. It must run
  * at the same time as the threads that submit: in a stream of its own, or as one more workgroup. All threads of the wave call
  * together, and have no transfers of their own. The call ends when *@stop is set or when every queue has ended.
  * Return: 0 *@stop is set; -GPUNVME_ESHUTDOWN every queue is poisoned or was stopped; -GPUNVME_EPROTONOSUPPORT; -GPUNVME_EINVAL no

@@ -104,7 +104,7 @@ GNVD_FN void gnvd_give_up(const struct gpunvme_dq *dq, struct gpunvme_req *req, 
  */
 GNVD_FN int gnvd_helps(const struct gpunvme_dq *dq, uint32_t turn)
 {
-	return !(dq->flags & GPUNVME_DQ_SERVED) || (turn & 255) == 255;
+	return !(dq->flags & GPUNVME_DQ_POLLED) || (turn & 255) == 255;
 }
 
 GNVD_FN void gnvd_help(const struct gpunvme_dq *dq, const struct gnvd_wave *w, uint32_t turn)
