@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * NVMe from a kernel: read, write, flush, zero and discard on a queue that many threads share, on a volume of several queues, or in
- * a file that the host has opened.
+ * NVMe from a kernel: read, write, flush, zero and discard. The source is a queue that many threads share, a volume of several
+ * queues, or a file that the host has opened.
  *
  * The same source compiles for AMD GPUs (HIP, clang 19 or newer), NVIDIA GPUs (nvcc, clang) and CPU threads (C11, C++17). A kernel
- * receives views: a struct gpunvme_dq (from gpunvme_queue_view) and struct gpunvme_dbuf (from gpunvme_mem_dbuf), for a volume a
- * struct gpunvme_dvol and struct gpunvme_dvbuf, for a file a struct gpunvme_dfile, too (from gpunvme_file_view). It passes them to
- * the functions below. The type of the first argument selects the function: a pointer to the queue, to the volume, or to the
- * thread's cursor, a struct gpunvme_cursor that names queue and file. A call that a source lacks does not compile:
+ * receives views: a struct gpunvme_dq (from gpunvme_queue_view) and struct gpunvme_dbuf (from gpunvme_mem_dbuf). For a volume these
+ * are struct gpunvme_dvol and struct gpunvme_dvbuf. For a file it also has a struct gpunvme_dfile (from gpunvme_file_view). It
+ * passes them to the functions below. The type of the first argument selects the function: a pointer to the queue, to the volume,
+ * or to the thread's cursor, a struct gpunvme_cursor that names queue and file. A call that a source lacks does not compile:
  *
  *                                                                          queue   volume   file
  *   gpunvme_read, _write                                                   yes     yes      yes
@@ -38,12 +38,17 @@
  * - The queue's command time-out limits every wait. A queue on which a command timed out is poisoned. Commands in flight may still
  *   end with their own status, and new ones return -GPUNVME_ESHUTDOWN. The buffers of commands that never ended belong to the
  *   device until the host has destroyed or recovered the queue (gpunvme_queue_recover()).
- * - Common results, not repeated below: -GPUNVME_EINVAL no bytes, no whole blocks, unaligned buffer, another kind of descriptor;
- *   -GPUNVME_ERANGE outside the window or the buffer; -GPUNVME_EMSGSIZE 2^32 blocks or more (gpunvme_block_*: 2^47 or more are
- *   -GPUNVME_ERANGE); -GPUNVME_EROFS a write through a view without GPUNVME_VIEW_WRITE; -GPUNVME_ESHUTDOWN; -GPUNVME_EPROTO the
- *   device broke the protocol; -GPUNVME_ENODEV the device disappeared while the command was in flight, and new commands return
- *   -GPUNVME_ESHUTDOWN, too; -GPUNVME_ETIMEDOUT; -GPUNVME_ECANCELED the host called gpunvme_queue_stop(); -GPUNVME_EPROTONOSUPPORT
- *   the descriptor is of another version than this header, or is none.
+ * - Common results, not repeated below:
+ *  - -GPUNVME_EINVAL: no bytes, parts of blocks, an unaligned buffer, or another kind of descriptor.
+ *  - -GPUNVME_ERANGE: outside the window or the buffer.
+ *  - -GPUNVME_EMSGSIZE: 2^32 blocks or more (gpunvme_block_*: 2^47 or more are -GPUNVME_ERANGE).
+ *  - -GPUNVME_EROFS: a write through a view without GPUNVME_VIEW_WRITE.
+ *  - -GPUNVME_ESHUTDOWN: the queue is poisoned.
+ *  - -GPUNVME_EPROTO: the device broke the protocol.
+ *  - -GPUNVME_ENODEV: the device disappeared while the command was in flight. New commands return -GPUNVME_ESHUTDOWN.
+ *  - -GPUNVME_ETIMEDOUT: a command timed out.
+ *  - -GPUNVME_ECANCELED: the host called gpunvme_queue_stop().
+ *  - -GPUNVME_EPROTONOSUPPORT: the descriptor is of another version than this header, or is none.
  * - Files. The cursor's queue must have the file's blocks: take a view of the whole namespace (gpunvme_queue_view()), of the struct
  *   gpunvme_dev by which the file was opened. `pos` counts from the first byte of the file. A read may begin and end at any byte.
  *   Whole blocks move between drive and buffer without a copy if the position is a multiple of the block and the buffer's IOVA a
@@ -83,12 +88,13 @@
 /**
  * gpunvme_read() - read blocks into a buffer and wait for them
  * @dq:     the queue
- * @dbuf:   the buffer; this thread may read its bytes when the call returns 0
+ * @dbuf:   the buffer. This thread may read its bytes when the call returns 0
  * @offset: bytes from the start of the buffer
  * @pos:    bytes from the start of the window
- * @len:    bytes, any number of blocks; the call sends as many commands as it takes
+ * @len:    bytes, any number of blocks. The call sends as many commands as it needs
  *
- * Return: 0; the first failure in the order of the blocks (the blocks before it were read); see the head of this file.
+ * Source: NVM Command Set Specification 3.2.4 (Read).
+ * Return: 0, or the first failure in the order of the blocks (the blocks before it were read), as the head of this file says.
  */
 GPUNVME_FN int GNVD_QUEUE(read)(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t pos,
 				uint64_t len)
@@ -106,10 +112,10 @@ GPUNVME_FN int GNVD_QUEUE(read)(const struct gpunvme_dq *dq, const struct gpunvm
  * @flags:  0 or GPUNVME_FUA
  *
  * The call writes what this thread stored before. The kernel must order the stores of other threads before the call (a barrier, a
- * fence). Where a volatile write cache is enabled, the blocks are durable after gpunvme_flush(). With GPUNVME_FUA they are durable
+ * fence). If a volatile write cache is enabled, the blocks are durable after gpunvme_flush(). With GPUNVME_FUA they are durable
  * when the call returns 0. This says nothing of earlier writes. Every drive has that flag, and without a volatile write cache it
- * changes nothing. NVM Command Set Specification 3.2.6 (Write, FUA).
- * Return: as gpunvme_read(); -GPUNVME_EINVAL also for an unknown flag.
+ * changes nothing. Source: NVM Command Set Specification 3.2.6 (Write, FUA).
+ * Return: as gpunvme_read(); -GPUNVME_EINVAL: also an unknown flag.
  */
 GPUNVME_FN int GNVD_QUEUE(write)(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t pos,
 				 uint64_t len, uint32_t flags)
@@ -118,9 +124,11 @@ GPUNVME_FN int GNVD_QUEUE(write)(const struct gpunvme_dq *dq, const struct gpunv
 }
 
 /**
- * gpunvme_flush() - make completed writes of the namespace durable, and wait (NVM Command Set Specification 3.2.1, Flush)
+ * gpunvme_flush() - make completed writes of the namespace durable, and wait
  * @dq: the queue
- * Return: see the head of this file.
+ *
+ * Source: Base Specification 7.1 (Flush).
+ * Return: 0, or a failure as the head of this file says.
  */
 GPUNVME_FN int GNVD_QUEUE(flush)(const struct gpunvme_dq *dq)
 {
@@ -128,11 +136,13 @@ GPUNVME_FN int GNVD_QUEUE(flush)(const struct gpunvme_dq *dq)
 }
 
 /**
- * gpunvme_zero() - set blocks to zero without a buffer, and wait (NVM Command Set Specification 3.2.8, Write Zeroes)
+ * gpunvme_zero() - set blocks to zero without a buffer, and wait
  * @dq:  the queue
  * @pos: bytes from the start of the window
  * @len: bytes, any number of blocks
- * Return: -GPUNVME_EOPNOTSUPP when the controller has no Write Zeroes; else as gpunvme_write().
+ *
+ * Source: NVM Command Set Specification 3.2.8 (Write Zeroes).
+ * Return: -GPUNVME_EOPNOTSUPP: the controller has no Write Zeroes; otherwise as gpunvme_write().
  */
 GPUNVME_FN int GNVD_QUEUE(zero)(const struct gpunvme_dq *dq, uint64_t pos, uint64_t len)
 {
@@ -144,16 +154,19 @@ GPUNVME_FN int GNVD_QUEUE(zero)(const struct gpunvme_dq *dq, uint64_t pos, uint6
 /**
  * gpunvme_discard() - deallocate blocks whose data is not needed any more, and wait
  * @dq:     the queue
- * @dbuf:   a buffer of which the call uses 16 bytes: there the thread writes the range of blocks, for the controller to read
- * @offset: where in the buffer; each thread has its own 16 bytes until the call returns
+ * @dbuf:   a buffer with 16 bytes for the call: the thread writes the range of blocks there, and the controller reads it
+ * @offset: bytes from the start of the buffer. Each thread has its own 16 bytes until the call returns
  * @pos:    bytes from the start of the window
  * @len:    bytes, any number of blocks
  *
- * Dataset Management with the attribute Deallocate (NVM Command Set Specification 3.2.3), a range for each command. The bytes are
- * the caller's, because room for them in every queue would be wasted on kernels that never discard. The command is a hint, and not
- * durable: the drive may carry it out later, in part, or not at all. gpunvme_ns_info.deallocated says what such blocks read as.
- * Return: -GPUNVME_EOPNOTSUPP the controller has no Dataset Management; -GPUNVME_EROFS the view may not write; -GPUNVME_EINVAL and
- * -GPUNVME_ERANGE are for the 16 bytes, too; else as gpunvme_write().
+ * Each command has one range. The caller provides the bytes, so that queues without discards need no memory for them. The command
+ * is a hint, and not durable: the drive may carry it out later, in part, or not at all. gpunvme_ns_info.deallocated has the
+ * content of such blocks. Source: NVM Command Set Specification 3.2.3 (Dataset Management, Deallocate).
+ * Return:
+ * - -GPUNVME_EOPNOTSUPP: the controller has no Dataset Management.
+ * - -GPUNVME_EROFS: the view may not write.
+ * - -GPUNVME_EINVAL, -GPUNVME_ERANGE: also for the 16 bytes.
+ * - Otherwise as gpunvme_write().
  */
 GPUNVME_FN int GNVD_QUEUE(discard)(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t pos,
 				   uint64_t len)
@@ -168,19 +181,20 @@ GPUNVME_FN int GNVD_QUEUE(discard)(const struct gpunvme_dq *dq, const struct gpu
 /**
  * gpunvme_submit_read() - start reading, as exactly one command
  * @dq:     the queue
- * @dbuf:   the buffer; the device owns the bytes until the command completes
+ * @dbuf:   the buffer. The device owns the bytes until the command completes
  * @offset: bytes from the start of the buffer
  * @pos:    bytes from the start of the window
- * @len:    bytes; at most dq->max_blocks blocks, and at most what the PRP list of one command covers
- * @req:    set on success; pass it to gpunvme_poll(), gpunvme_wait() or gpunvme_detach() on this queue, from any thread. NULL:
- *          no thread asks for the result; the library frees the command when it completes, and counts a failed one in
- *          detached_errors
+ * @len:    bytes, at most dq->max_blocks blocks, and at most what the PRP list of one command covers
+ * @req:    set on success. Pass it to gpunvme_poll(), gpunvme_wait() or gpunvme_detach() on this queue, from any thread. NULL: no
+ *          thread needs the result. The library frees the command when it completes, and counts a failed one in detached_errors
  *
- * Return: 0; -GPUNVME_EAGAIN the queue is full: poll what is in flight, then try again; -GPUNVME_EMSGSIZE too long for one
- * command; see the head of this file.
- *
- * "In flight" includes the commands of the wave's other threads. On a GPU a thread that tries again in a loop of its own keeps them
- * from polling, and the wave never ends: submit and poll in one loop that the threads leave together (by a ballot), or block.
+ * The queue may be full of commands of the wave's other threads. On a GPU a thread that tries again in its own loop keeps them
+ * from polling, and the wave never ends. Submit and poll in one loop that the threads leave together (by a ballot), or block.
+ * Return:
+ * - 0: the command is in flight.
+ * - -GPUNVME_EAGAIN: the queue is full: poll what is in flight, then try again.
+ * - -GPUNVME_EMSGSIZE: too long for one command.
+ * - Otherwise as the head of this file says.
  */
 GPUNVME_FN int GNVD_QUEUE(submit_read)(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t pos,
 				       uint64_t len, struct gpunvme_req *req)
@@ -191,13 +205,14 @@ GPUNVME_FN int GNVD_QUEUE(submit_read)(const struct gpunvme_dq *dq, const struct
 /**
  * gpunvme_submit_write() - start writing, as exactly one command
  * @dq:     the queue
- * @dbuf:   the buffer; the device owns the bytes until the command completes
+ * @dbuf:   the buffer. The device owns the bytes until the command completes
  * @offset: bytes from the start of the buffer
  * @pos:    bytes from the start of the window
- * @len:    as for gpunvme_submit_read()
+ * @len:    bytes, as for gpunvme_submit_read()
  * @flags:  0 or GPUNVME_FUA: the command completes when the blocks are durable
  * @req:    as for gpunvme_submit_read()
  *
+ * Writes what this thread stored before, as gpunvme_write() does.
  * Return: as gpunvme_submit_read() and gpunvme_write().
  */
 GPUNVME_FN int GNVD_QUEUE(submit_write)(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t pos,
@@ -210,7 +225,9 @@ GPUNVME_FN int GNVD_QUEUE(submit_write)(const struct gpunvme_dq *dq, const struc
  * gpunvme_submit_flush() - start a flush
  * @dq:  the queue
  * @req: as for gpunvme_submit_read()
- * Return: as gpunvme_submit_read(). A flush covers writes that were complete before it was submitted.
+ *
+ * A flush covers writes that were complete before it was submitted.
+ * Return: as gpunvme_submit_read().
  */
 GPUNVME_FN int gpunvme_submit_flush(const struct gpunvme_dq *dq, struct gpunvme_req *req)
 {
@@ -223,9 +240,9 @@ GPUNVME_FN int gpunvme_submit_flush(const struct gpunvme_dq *dq, struct gpunvme_
  * gpunvme_submit_zero() - start setting blocks to zero, as exactly one command
  * @dq:  the queue
  * @pos: bytes from the start of the window
- * @len: bytes; 1 to 65536 >> (dq->flags >> GPUNVME_DQ_ZEROES_SHIFT) blocks
+ * @len: bytes, of 1 to 65536 >> (dq->flags >> GPUNVME_DQ_ZEROES_SHIFT) blocks
  * @req: as for gpunvme_submit_read()
- * Return: -GPUNVME_EOPNOTSUPP when the controller has no Write Zeroes; else as gpunvme_submit_read().
+ * Return: -GPUNVME_EOPNOTSUPP: the controller has no Write Zeroes; otherwise as gpunvme_submit_read() and gpunvme_zero().
  */
 GPUNVME_FN int GNVD_QUEUE(submit_zero)(const struct gpunvme_dq *dq, uint64_t pos, uint64_t len, struct gpunvme_req *req)
 {
@@ -242,10 +259,10 @@ GPUNVME_FN int GNVD_QUEUE(submit_zero)(const struct gpunvme_dq *dq, uint64_t pos
 /**
  * gpunvme_submit_discard() - start to deallocate blocks, as exactly one command
  * @dq:     the queue
- * @dbuf:   as for gpunvme_discard(); the device owns the 16 bytes until the command completes
- * @offset: where in the buffer
+ * @dbuf:   as for gpunvme_discard(). The device owns the 16 bytes until the command completes
+ * @offset: bytes from the start of the buffer
  * @pos:    bytes from the start of the window
- * @len:    bytes; at most dq->deallocate blocks
+ * @len:    bytes, at most dq->deallocate blocks
  * @req:    as for gpunvme_submit_read()
  * Return: as gpunvme_discard() and gpunvme_submit_read().
  */
@@ -264,14 +281,21 @@ GPUNVME_FN int GNVD_QUEUE(submit_discard)(const struct gpunvme_dq *dq, const str
 
 /**
  * gpunvme_poll() - check whether a command has ended
- * @dq:  the queue it was submitted to (any view of it)
- * @req: the handle; consumed when the result is final
+ * @dq:  the queue of the command (any view of it)
+ * @req: the handle. Consumed when the result is final
  *
- * The call takes completions, so a thread that only polls makes the queue progress. A CPU thread that polls in vain yields its core
- * now and then, which `soft:` controllers need. A thread without other work should call gpunvme_wait(), which also sleeps.
- * Return: 0 done; positive, its NVMe status; -GPUNVME_EAGAIN not yet; -GPUNVME_ESTALE the handle was consumed or is of an earlier
- * incarnation of the queue; -GPUNVME_EXDEV it belongs to another queue; -GPUNVME_ETIMEDOUT no completion within the queue's command
- * time-out, the queue is poisoned now; -GPUNVME_EPROTO; -GPUNVME_ENODEV the host reports that the controller is gone.
+ * The call takes completions, so a thread that only polls makes the queue progress. A CPU thread whose polls find nothing yields
+ * its core now and then, which `soft:` controllers need. A thread without other work should call gpunvme_wait(), which also
+ * sleeps.
+ * Return:
+ * - 0: the command succeeded. Positive: its NVMe status.
+ * - -GPUNVME_EAGAIN: it is in flight.
+ * - -GPUNVME_ESTALE: the handle was consumed, or is of an earlier incarnation of the queue.
+ * - -GPUNVME_EXDEV: it belongs to another queue.
+ * - -GPUNVME_ETIMEDOUT: no completion within the queue's command time-out. The queue is poisoned now.
+ * - -GPUNVME_ENODEV: the host reports that the controller is gone.
+ * - -GPUNVME_ECANCELED: the host called gpunvme_queue_stop(). The handle stays valid.
+ * - -GPUNVME_ESHUTDOWN, -GPUNVME_EPROTO, -GPUNVME_EPROTONOSUPPORT, -GPUNVME_EINVAL: as the head of this file says.
  */
 GPUNVME_FN int GNVD_QUEUE(poll)(const struct gpunvme_dq *dq, struct gpunvme_req *req)
 {
@@ -300,12 +324,12 @@ GPUNVME_FN int GNVD_QUEUE(poll)(const struct gpunvme_dq *dq, struct gpunvme_req 
 
 /**
  * gpunvme_wait() - wait until a command has ended
- * @dq:    the queue it was submitted to (any view of it)
- * @req:   the handle; consumed when the result is final
- * @ticks: how long, in ticks of the clock of the threads (dq->ticks_per_ms); 0: until the queue's own command time-out
+ * @dq:    the queue of the command (any view of it)
+ * @req:   the handle. Consumed when the result is final
+ * @ticks: longest wait, in ticks of the clock of the threads (dq->ticks_per_ms). 0: until the queue's own command time-out
  *
  * Return: as gpunvme_poll(), without -GPUNVME_EAGAIN. -GPUNVME_ETIMEDOUT after @ticks and -GPUNVME_ECANCELED leave the handle
- * valid and the buffer with the device: wait again, or gpunvme_detach().
+ * valid and the buffer with the device: wait again, or call gpunvme_detach().
  */
 GPUNVME_FN int GNVD_QUEUE(wait)(const struct gpunvme_dq *dq, struct gpunvme_req *req, uint64_t ticks)
 {
@@ -324,11 +348,11 @@ GPUNVME_FN int GNVD_QUEUE(wait)(const struct gpunvme_dq *dq, struct gpunvme_req 
 
 /**
  * gpunvme_detach() - give a handle back without waiting
- * @dq:  the queue it was submitted to
- * @req: the handle; consumed
+ * @dq:  the queue of the command
+ * @req: the handle. Consumed
  *
  * The command goes on. Its buffer belongs to the device until it has completed, which is not reported.
- * Return: 0; -GPUNVME_ESTALE, -GPUNVME_EXDEV, -GPUNVME_EPROTONOSUPPORT, -GPUNVME_EINVAL another kind of descriptor.
+ * Return: 0; -GPUNVME_ESTALE; -GPUNVME_EXDEV; -GPUNVME_EPROTONOSUPPORT; -GPUNVME_EINVAL: another kind of descriptor.
  */
 GPUNVME_FN int GNVD_QUEUE(detach)(const struct gpunvme_dq *dq, struct gpunvme_req *req)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The transfer of a workgroup: one range of a volume, cut into pieces that are spread over lanes, queues and members. Only device.h
- * includes this. Its rules hold here, too.
+ * The transfer of a workgroup: one range of a volume, cut into pieces that are spread over threads, queues and members. Only
+ * device.h includes this. Its rules hold here, too.
  */
 #ifndef GPUNVME_DEVICE_BLOCK_H
 #define GPUNVME_DEVICE_BLOCK_H
@@ -9,8 +9,8 @@
 #include <gpunvme/device/volume.h>
 
 /*
- * Pieces lie within a stripe and within one command. They are small enough that every lane gets one, but no smaller than a page of
- * 4 KiB. max_blocks may be any number. The PRP lists cover 256 pages from any place in a page. A write that the drive makes
+ * Pieces lie within a stripe and within one command. They are small enough that every thread gets one, but no smaller than a page
+ * of 4 KiB. max_blocks may be any number. The PRP lists cover 256 pages from any place in a page. A write that the drive makes
  * atomically is one piece.
  */
 GNVD_FN uint32_t gnvd_piece_shift(const struct gpunvme_dvol *v, const struct gnvd_part *p, uint32_t op)
@@ -29,7 +29,7 @@ GNVD_FN uint32_t gnvd_piece_shift(const struct gpunvme_dvol *v, const struct gnv
 	return shift;
 }
 
-/* Which of the waves serve member `m`, and which of their lanes is this? With fewer waves than members, one wave serves several. */
+/* The waves for member `m`, and the number of this thread among theirs. With fewer waves than members, a wave has several. */
 GNVD_FN void gnvd_share_out(const struct gpunvme_dvol *v, uint32_t m, struct gnvd_part *p)
 {
 	uint32_t width = gnvd_wave_lanes(), lanes = gnvd_block_lanes(), waves = (lanes + width - 1) / width;
@@ -87,7 +87,7 @@ GNVD_FN int gnvd_block_rw(const struct gpunvme_dvol *v, const struct gpunvme_dvb
 	p.lba = GNVD_BLOCKS(v, pos) + v->lba_first;
 	p.offset = offset;
 	if (GNVD_OPC(op) == GPUNVME_IO_WRITE)
-		gnvd_block_sync(any); /* this lane also publishes the stores of the others */
+		gnvd_block_sync(any); /* this thread also publishes the stores of the others */
 	for (m = gnvd_block_lane() / width % v->members; m < v->members; m += waves) {
 		gnvd_share_out(v, m, &p);
 		if (!gnvd_member_range(v, p.lba, GNVD_BLOCKS(v, len), &p))
@@ -104,7 +104,7 @@ GNVD_FN int gnvd_block_rw(const struct gpunvme_dvol *v, const struct gpunvme_dvb
 /**
  * gpunvme_block_read() - read a contiguous range with a whole workgroup
  * @v:      the volume
- * @buf:    the buffer; all threads of the workgroup may read its bytes when the call returns 0
+ * @buf:    the buffer. All threads of the workgroup may read its bytes when the call returns 0
  * @offset: bytes from the start of the buffer
  * @pos:    bytes from the start of the window
  * @len:    bytes, any number of blocks
@@ -112,8 +112,11 @@ GNVD_FN int gnvd_block_rw(const struct gpunvme_dvol *v, const struct gpunvme_dvb
  * All threads of the workgroup (CPU threads: of the wave) call together with the same arguments. The call cuts the range into
  * pieces and spreads them over threads, queues and members. A thread stops at its first failure. Uses a few bytes of workgroup
  * memory.
- * Return: the same for all threads. 0; the failure of the first piece, in the order of the blocks, that failed (the pieces before
- * it were read); -GPUNVME_EINVAL also when threads of the workgroup were missing; see the head of device.h.
+ * Return: (the same for all threads)
+ * - 0: all blocks were read.
+ * - -GPUNVME_EINVAL: also if threads of the workgroup were missing.
+ * - As the head of device.h says: the failure of the first piece that failed, in the order of the blocks. The pieces before it
+ *   were read.
  */
 GPUNVME_FN int GNVD_VOLUME(block_read)(const struct gpunvme_dvol *v, const struct gpunvme_dvbuf *buf, uint64_t offset, uint64_t pos,
 				       uint64_t len)
@@ -131,7 +134,7 @@ GPUNVME_FN int GNVD_VOLUME(block_read)(const struct gpunvme_dvol *v, const struc
  * @flags:  0 or GPUNVME_FUA, the same for all threads
  *
  * The call writes what any thread of the workgroup stored before. Rules as for gpunvme_block_read().
- * Return: as gpunvme_block_read(); -GPUNVME_EINVAL also for an unknown flag.
+ * Return: as gpunvme_block_read(); -GPUNVME_EINVAL: also an unknown flag.
  */
 GPUNVME_FN int GNVD_VOLUME(block_write)(const struct gpunvme_dvol *v, const struct gpunvme_dvbuf *buf, uint64_t offset,
 					uint64_t pos, uint64_t len, uint32_t flags)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * More ways to use a queue than one call for one lane: whole waves together, one thread with many handles, and polling for other
+ * More ways to use a queue than one call for one thread: whole waves together, one thread with many handles, and polling for other
  * threads. Only device.h includes this. Its rules hold here, too.
  */
 #ifndef GPUNVME_DEVICE_BULK_H
@@ -22,17 +22,17 @@ GNVD_FN int gnvd_wave_rw(const struct gpunvme_dq *dq, const struct gpunvme_dbuf 
 }
 
 /**
- * gpunvme_wave_read() - read with the whole wave: one transfer for each thread, one place in the queue for all
- * @dq:     the queue; threads that name different ones wait for those of their own queue
+ * gpunvme_wave_read() - read with the whole wave: one transfer for each thread
+ * @dq:     the queue. Threads that name different ones wait for those of their own queue
  * @dbuf:   the buffer
  * @offset: bytes from the start of the buffer
  * @pos:    bytes from the start of the window
- * @len:    bytes, any number of blocks; GPUNVME_NO_TRANSFER: this thread has no transfer of its own
+ * @len:    bytes, any number of blocks. GPUNVME_NO_TRANSFER: this thread has no transfer
  *
- * Every thread of the wave that is still in the kernel must call, whatever its transfer: the call waits for all. In return the wave
- * is whole, also where the threads' paths had parted before, takes its positions once, and rings once. CPU threads wait about a
- * second for a thread that does not call.
- * Return: as gpunvme_read(), for this thread's own transfer; 0 for a thread without one.
+ * Every thread of the wave that is still in the kernel must call, with or without a transfer: the call waits for all. In return
+ * the wave is whole, also if the threads' paths had parted before. It takes its positions once, and rings once. CPU threads wait
+ * about a second for a thread that does not call.
+ * Return: as gpunvme_read(), for this thread's own transfer. 0 for a thread without one.
  */
 GPUNVME_FN int GNVD_QUEUE(wave_read)(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t pos,
 				     uint64_t len)
@@ -41,16 +41,16 @@ GPUNVME_FN int GNVD_QUEUE(wave_read)(const struct gpunvme_dq *dq, const struct g
 }
 
 /**
- * gpunvme_wave_write() - write with the whole wave
+ * gpunvme_wave_write() - write with the whole wave: one transfer for each thread
  * @dq:     as for gpunvme_wave_read()
  * @dbuf:   the buffer
  * @offset: bytes from the start of the buffer
  * @pos:    bytes from the start of the window
- * @len:    as for gpunvme_wave_read()
- * @flags:  0 or GPUNVME_FUA; threads of a wave may differ
+ * @len:    bytes, as for gpunvme_wave_read()
+ * @flags:  0 or GPUNVME_FUA. Threads of a wave may differ
  *
  * Rules as for gpunvme_wave_read().
- * Return: as gpunvme_write(), for this thread's own transfer; 0 for a thread without one, -GPUNVME_EINVAL for an unknown flag.
+ * Return: as gpunvme_write(), for this thread's own transfer. A thread without one gets 0, or -GPUNVME_EINVAL for an unknown flag.
  */
 GPUNVME_FN int GNVD_QUEUE(wave_write)(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t pos,
 				      uint64_t len, uint32_t flags)
@@ -68,16 +68,16 @@ GNVD_FN int gnvd_wave_rw_one(const struct gpunvme_dq *dq, const struct gpunvme_d
 
 /**
  * gpunvme_wave_read_one() - make one read for the whole wave
- * @dq:     the queue; threads that name different ones make one transfer on each
+ * @dq:     the queue. Threads that name different ones make one transfer on each
  * @dbuf:   the buffer
  * @offset: bytes from the start of the buffer
  * @pos:    bytes from the start of the window
  * @len:    bytes, any number of blocks
  *
  * For a row, a node or a page that a wave uses together. All threads name the same transfer. The call makes that of the lowest
- * lane, and all threads look for its end. Where many waves call at once this is faster than one thread that calls gpunvme_read()
- * while the others wait. Which threads must call: as for gpunvme_wave_read().
- * Return: as gpunvme_read(), the same for all threads; with 0 each of them sees the data.
+ * lane (a thread's place in its wave), and all threads look for its end. If many waves call at once this is faster than one thread
+ * that calls gpunvme_read() while the others wait. Which threads must call: as for gpunvme_wave_read().
+ * Return: as gpunvme_read(), the same for all threads. With 0 each of them sees the data.
  */
 GPUNVME_FN int GNVD_QUEUE(wave_read_one)(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset,
 					 uint64_t pos, uint64_t len)
@@ -103,9 +103,9 @@ GPUNVME_FN int GNVD_QUEUE(wave_write_one)(const struct gpunvme_dq *dq, const str
 	return gnvd_wave_rw_one(dq, dbuf, offset, pos, len, GNVD_WRITE(flags), gnvd_check_flags(flags));
 }
 
-/* ---- One lane, many handles ---- */
+/* ---- One thread, many handles ---- */
 
-/* The handles of one lane. The search begins at `from` and wraps. */
+/* The handles of one thread. The search begins at `from` and wraps. */
 struct gnvd_any {
 	struct gpunvme_req *req;
 	uint32_t count, from;
@@ -190,17 +190,21 @@ GNVD_FN int gnvd_wait_any(const struct gpunvme_dq *dq, const struct gnvd_wave *w
 
 /**
  * gpunvme_wait_any() - wait until one of several commands has ended
- * @dq:    the queue they were submitted to (any view of it)
- * @req:   the handles; those that were consumed before are skipped; the one that has ended is consumed
- * @count: how many
- * @ticks: how long, in ticks of the clock of the threads (dq->ticks_per_ms); 0: until the queue's own command time-out
- * @index: in: where the search begins; *index + 1 of the previous call is fair, and any value is allowed; out: the handle of the
+ * @dq:    the queue of the commands (any view of it)
+ * @req:   the handles. Consumed ones are skipped. The one that has ended is consumed
+ * @count: number of handles
+ * @ticks: longest wait, in ticks of the clock of the threads (dq->ticks_per_ms). 0: until the queue's own command time-out
+ * @index: in: begin of the search. *index + 1 of the previous call is fair, and any value is allowed. Out: the handle of the
  *         result, or @count if it has no handle
  *
- * Return: 0 or the NVMe status of command *index; -GPUNVME_EXDEV, -GPUNVME_ESTALE handle *index is not of this queue, or old;
- * -GPUNVME_ESTALE with *index == @count: no handle was valid. -GPUNVME_ETIMEDOUT with *index == @count after @ticks, and
- * -GPUNVME_ECANCELED, leave all handles valid; with a handle's number that command did not complete within the queue's time-out,
- * and the queue is poisoned. Others as gpunvme_wait().
+ * Return:
+ * - 0, or the NVMe status of command *index.
+ * - -GPUNVME_EXDEV, -GPUNVME_ESTALE: handle *index is of another queue, or old. -GPUNVME_ESTALE with *index == @count: no handle
+ *   was valid.
+ * - -GPUNVME_ETIMEDOUT with *index == @count: after @ticks. All handles stay valid.
+ * - -GPUNVME_ETIMEDOUT with another *index: that command did not complete within the queue's time-out, and the queue is poisoned.
+ * - -GPUNVME_ECANCELED: all handles stay valid.
+ * - Otherwise as gpunvme_wait().
  */
 GPUNVME_FN int gpunvme_wait_any(const struct gpunvme_dq *dq, struct gpunvme_req *req, uint32_t count, uint64_t ticks,
 				uint32_t *index)
@@ -225,15 +229,15 @@ GPUNVME_FN int gpunvme_wait_any(const struct gpunvme_dq *dq, struct gpunvme_req 
 /**
  * gpunvme_poll_queue() - take completions for other threads, until the host sets a word
  * @dq:    views of the queues, in memory of the threads
- * @count: how many
- * @stop:  address for threads of a 32-bit word; non-zero ends the call
+ * @count: number of views, 1 or more
+ * @stop:  address for the threads of a 32-bit word. Non-zero ends the call
  *
- * For kernels that submit and end (handles, or NULL for commands whose result is not needed), and for queues made with
- * GPUNVME_QUEUE_POLLED, whose waiting threads leave the completion ring to this call. One wave polls a group of queues. It must run
- * at the same time as the threads that submit: in a stream of its own, or as one more workgroup. All threads of the wave call
- * together, and have no transfers of their own. The call ends when *@stop is set or when every queue has ended.
- * Return: 0 *@stop is set; -GPUNVME_ESHUTDOWN every queue is poisoned or was stopped; -GPUNVME_EPROTONOSUPPORT; -GPUNVME_EINVAL no
- * queue, or another kind of descriptor.
+ * For kernels that submit and end, with handles, or NULL for commands whose result is not needed. Also for queues made with
+ * GPUNVME_QUEUE_POLLED, whose waiting threads leave the completion ring to this call. One wave polls a group of queues. It must
+ * run at the same time as the threads that submit: in its own stream, or as one more workgroup. All threads of the wave call
+ * together, and have no transfers. The call ends when *@stop is set or when every queue has ended.
+ * Return: 0: *@stop is set; -GPUNVME_ESHUTDOWN: every queue is poisoned or was stopped; -GPUNVME_EPROTONOSUPPORT; -GPUNVME_EINVAL:
+ * no queue, or another kind of descriptor.
  */
 GPUNVME_FN int gpunvme_poll_queue(const struct gpunvme_dq *dq, uint32_t count, uint64_t stop)
 {

@@ -27,10 +27,10 @@ GNVD_FN int gnvd_check_files(const struct gpunvme_dfiles *files)
  * gpunvme_files_get() - get a file by its number
  * @files:  the table
  * @number: of the file, from 0 on
- * @file:   set on success; a variable of the thread
+ * @file:   set on success. A variable of the thread
  *
- * A cursor may change from one file to another: where the last call ended is only a hint.
- * Return: 0; -GPUNVME_ENOENT there is no such number; -GPUNVME_EPROTONOSUPPORT; -GPUNVME_EINVAL.
+ * A cursor may change from one file to another: its `extent` is only a hint.
+ * Return: 0; -GPUNVME_ENOENT: there is no such number; -GPUNVME_EPROTONOSUPPORT; -GPUNVME_EINVAL: another kind of descriptor.
  */
 GPUNVME_FN int gpunvme_files_get(const struct gpunvme_dfiles *files, uint32_t number, struct gpunvme_dfile *file)
 {
@@ -57,9 +57,9 @@ GPUNVME_FN int gpunvme_files_get(const struct gpunvme_dfiles *files, uint32_t nu
 }
 
 /**
- * gpunvme_files_hash() - hash a name, as gpunvme_files_find_hash() wants it
+ * gpunvme_files_hash() - compute the hash of a name for gpunvme_files_find_hash()
  * @name: its bytes
- * @len:  how many bytes
+ * @len:  number of bytes
  *
  * FNV-1a of 64 bits (RFC 9923). A host may compute it too, and send hashes instead of names.
  * Return: the hash.
@@ -76,13 +76,16 @@ GPUNVME_FN uint64_t gpunvme_files_hash(const char *name, uint64_t len)
 /**
  * gpunvme_files_find_hash() - find the number of a file by the hash of its name
  * @files:  the table
- * @hash:   of the name as the table has it: see gpunvme_file_open_set()
+ * @hash:   of the name as the table has it (gpunvme_file_open_set())
  * @number: set on success
  *
  * Most names take two loads. The most is one for each power of two in the number of files. The call does not compare names: a name
- * that is not in the table may have the hash of another one, by chance (1 in 2^64) or because somebody made it so.
- * Return: 0; -GPUNVME_ENOENT no name has that hash; -GPUNVME_ENOTUNIQ names of several files have it: the host finds their numbers
- * with gpunvme_file_find(); -GPUNVME_EPROTONOSUPPORT; -GPUNVME_EINVAL.
+ * that is not in the table may have the hash of another one, by chance (1 in 2^64) or by intent.
+ * Return:
+ * - 0: @number is set.
+ * - -GPUNVME_ENOENT: no name has that hash.
+ * - -GPUNVME_ENOTUNIQ: names of several files have it. The host finds their numbers with gpunvme_file_find().
+ * - -GPUNVME_EPROTONOSUPPORT; -GPUNVME_EINVAL: another kind of descriptor.
  */
 GPUNVME_FN int gpunvme_files_find_hash(const struct gpunvme_dfiles *files, uint64_t hash, uint32_t *number)
 {
