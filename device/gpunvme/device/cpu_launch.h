@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Start CPU threads as the lanes of a kernel. */
+/* Run a kernel on CPU threads. */
 #ifndef GPUNVME_DEVICE_CPU_LAUNCH_H
 #define GPUNVME_DEVICE_CPU_LAUNCH_H
 
@@ -37,7 +37,7 @@ static inline void gnvd_cpu_waves_init(struct gnvd_cpu_wave *wave, uint32_t wave
 	}
 }
 
-/* Start all lanes or none, and wait for them. */
+/* Start all threads or none, and wait for them. */
 static inline int gnvd_cpu_run(struct gnvd_cpu_launch *launch, struct gnvd_cpu_lane *lane, struct gnvd_cpu_wave *wave,
 			       uint32_t width)
 {
@@ -66,14 +66,14 @@ static inline int gnvd_cpu_run(struct gnvd_cpu_launch *launch, struct gnvd_cpu_l
 }
 
 /**
- * gpunvme_cpu_launch() - run a kernel on CPU threads as lanes
- * @lanes:  number of lanes, one thread each
- * @width:  lanes of one wave: 1 to 32; the last wave may be narrower
- * @kernel: called once on each lane with @arg; gpunvme_thread_id() tells them apart
- * @arg:    the kernel's argument, shared by all lanes
+ * gpunvme_cpu_launch() - run a kernel on CPU threads
+ * @lanes:  number of threads, 1 or more
+ * @width:  threads of one wave: 1 to 32. The last wave may be narrower
+ * @kernel: called once on each thread with @arg. gpunvme_thread_id() is its number
+ * @arg:    the kernel's argument, shared by all threads
  *
- * Returns when all lanes have returned. Any thread may call it, several at a time.
- * Return: 0; -EINVAL lanes or width out of range; -ENOMEM; -EAGAIN no more threads (then no lane has run the kernel).
+ * Creates the threads, and returns when all have returned. Any thread may call it, several at a time.
+ * Return: 0; -EINVAL: @lanes or @width out of range, or no kernel; -ENOMEM; -EAGAIN: no more threads, and none has run the kernel.
  */
 static inline int gpunvme_cpu_launch(uint32_t lanes, uint32_t width, void (*kernel)(void *arg), void *arg)
 {

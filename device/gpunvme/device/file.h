@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Files: where their bytes lie, and how one thread reads and writes them. The first argument of each call is a struct
- * gpunvme_cursor, which names queue and file. Only device.h includes this. Its rules hold here, too.
+ * Files: the blocks of their bytes, and reads and writes by one thread. The first argument of each call is a struct gpunvme_cursor,
+ * which names queue and file. Only device.h includes this. Its rules hold here, too.
  */
 #ifndef GPUNVME_DEVICE_FILE_H
 #define GPUNVME_DEVICE_FILE_H
@@ -18,8 +18,8 @@ struct gnvd_run_of_file {
 };
 
 /*
- * Find the extent of a block, and the blocks that remain in it. Look at the last extent of the lane first, then at the next one, so
- * a sequential read needs no search.
+ * Find the extent of a block, and the blocks that remain in it. Look at the last extent of the thread first, then at the next one,
+ * so a sequential read needs no search.
  */
 GNVD_FN void gnvd_find_extent(const struct gpunvme_dfile *file, uint64_t block, uint32_t *last, struct gnvd_run_of_file *run)
 {
@@ -43,7 +43,7 @@ GNVD_FN void gnvd_find_extent(const struct gpunvme_dfile *file, uint64_t block, 
 
 /* ---- Bytes ---- */
 
-/* Copy bytes in the memory of the lanes. `from` 0: store zeroes. */
+/* Copy bytes in the memory of the threads. `from` 0: store zeroes. */
 GNVD_FN void gnvd_copy_bytes(uint64_t to, uint64_t from, uint64_t n)
 {
 	uint64_t i = 0;
@@ -119,7 +119,7 @@ GNVD_FN int gnvd_check_run(const struct gpunvme_dq *dq, const struct gpunvme_dbu
  * Move one run of blocks after the other. One place makes all commands, because its code is long: for a block that goes through the
  * bounce area only the address differs. A block before the queue's window is, as an unsigned number, far after the end of the
  * window. Values that follow from the position and the blocks are computed again after the command. They are hidden from compilers,
- * which would keep them in registers of every lane while the lane waits.
+ * which would keep them in registers of every thread while it waits.
  */
 GNVD_FN int gnvd_file_rw(const struct gpunvme_dq *dq, const struct gpunvme_dfile *file, struct gpunvme_cursor *cur,
 			 const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t pos, uint64_t left, uint32_t op)
@@ -185,17 +185,19 @@ GNVD_FN int gnvd_file_transfer(struct gpunvme_cursor *cur, const struct gpunvme_
 
 /**
  * gpunvme_read() - read bytes of a file into a buffer and wait for them
- * @cur:    this thread's cursor; cur->done is set to the bytes that were read. cur->bounce is needed where @pos, the end of the
- *          read or @offset is inside a block: one block of @dbuf that no other thread uses meanwhile
+ * @cur:    this thread's cursor. cur->done is set to the number of bytes that were read. If @pos, the end of the read or @offset
+ *          is inside a block, it needs cur->bounce: one block of @dbuf that no other thread uses meanwhile
  * @dbuf:   the buffer, mapped to the device of the queue
- * @offset: bytes from the start of the buffer, any
- * @pos:    first byte of the file, any
- * @len:    bytes; a read across the end of the file ends there, and one that begins there reads 0 bytes
+ * @offset: bytes from the start of the buffer, any number
+ * @pos:    bytes from the start of the file, any number
+ * @len:    bytes. A read across the end of the file ends there, and one that begins there reads 0 bytes
  *
  * The thread may read cur->done bytes of the buffer when the call returns. It stores the zeroes of holes itself.
- * Return: 0; the first failure in the order of the file, after cur->done bytes: see the head of device.h; -GPUNVME_ERANGE @len
- * bytes do not fit the buffer, the bounce block does not, or the file has blocks outside the queue's window; -GPUNVME_EXDEV the
- * queue belongs to another namespace or device than the file.
+ * Return:
+ * - 0: all bytes up to the end of the file were read.
+ * - -GPUNVME_ERANGE: @len bytes or the bounce block do not fit the buffer, or the file has blocks outside the queue's window.
+ * - -GPUNVME_EXDEV: the queue belongs to another namespace or device than the file.
+ * - The first failure in the order of the file, after cur->done bytes, as the head of device.h says.
  */
 GPUNVME_FN int GNVD_FILE(read)(struct gpunvme_cursor *cur, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t pos,
 			       uint64_t len)
@@ -205,20 +207,24 @@ GPUNVME_FN int GNVD_FILE(read)(struct gpunvme_cursor *cur, const struct gpunvme_
 
 /**
  * gpunvme_write() - write whole blocks of a file in place, and wait
- * @cur:    this thread's cursor; its queue's view and its file allow writing (GPUNVME_VIEW_WRITE, GPUNVME_FILE_WRITE). cur->done
- *          is set to the bytes that were written; cur->bounce is not used
+ * @cur:    this thread's cursor. Its queue's view and its file allow writing (GPUNVME_VIEW_WRITE, GPUNVME_FILE_WRITE). cur->done
+ *          is set to the number of bytes that were written. cur->bounce is not used
  * @dbuf:   the buffer
  * @offset: bytes from the start of the buffer
- * @pos:    first byte of the file, a multiple of the namespace's block
- * @len:    bytes, a multiple of it
+ * @pos:    bytes from the start of the file, a multiple of the namespace's block
+ * @len:    bytes, a multiple of the block
  * @flags:  0 or GPUNVME_FUA
  *
- * The file keeps its size, its extents and its times: the call writes only blocks that the file has, and ends at a hole. What it
- * writes, and when that is durable: as gpunvme_write() on a queue.
- * Return: as gpunvme_read() on a file; -GPUNVME_EROFS the file was not opened for writing, or the view may not write;
- * -GPUNVME_EINVAL no whole blocks, or an unknown flag; -GPUNVME_ERANGE beyond the end of the file, and nothing was written;
- * -GPUNVME_EOPNOTSUPP after cur->done bytes comes a hole, or a part that was allocated and never written, which only the file
- * system can fill.
+ * The file keeps its size, its extents and its times: the call writes only blocks that the file has, and ends at a hole. It writes
+ * what this thread stored before. When that is durable: as gpunvme_write() on a queue.
+ * Return:
+ * - 0: all blocks were written.
+ * - -GPUNVME_EROFS: the file was not opened for writing, or the view may not write.
+ * - -GPUNVME_EINVAL: parts of blocks, or an unknown flag.
+ * - -GPUNVME_ERANGE: also beyond the end of the file. Then nothing was written.
+ * - -GPUNVME_EOPNOTSUPP: after cur->done bytes comes a hole, or a part that was allocated and never written, which only the file
+ *   system can fill.
+ * - Otherwise as gpunvme_read() on a file.
  */
 GPUNVME_FN int GNVD_FILE(write)(struct gpunvme_cursor *cur, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t pos,
 				uint64_t len, uint32_t flags)

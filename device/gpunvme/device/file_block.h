@@ -10,7 +10,7 @@
 
 /*
  * Bytes of a piece as a power of two. Pieces begin at its multiples in the file. A piece is at most one command and small enough
- * that every lane gets one, but no smaller than a page of 4 KiB. A write that the drive makes atomically is one piece.
+ * that every thread gets one, but no smaller than a page of 4 KiB. A write that the drive makes atomically is one piece.
  */
 GNVD_FN uint32_t gnvd_file_piece(const struct gpunvme_dq *dq, uint64_t len, uint32_t op)
 {
@@ -26,8 +26,8 @@ GNVD_FN uint32_t gnvd_file_piece(const struct gpunvme_dq *dq, uint64_t len, uint
 }
 
 /*
- * The workgroup's lanes take pieces in turn, each lane until its first failure. `failed` is the first failure, as in
- * gnvd_run_part(), with the distance in bytes. At the end it is the same for all lanes.
+ * The workgroup's threads take pieces in turn, each until its first failure. `failed` is the first failure, as in gnvd_run_part(),
+ * with the distance in bytes. At the end it is the same for all threads.
  */
 GNVD_FN int gnvd_file_block_rw(struct gpunvme_cursor *cur, const struct gpunvme_dbuf *dbuf, const struct gnvd_file_left *whole,
 			       uint32_t op)
@@ -40,7 +40,7 @@ GNVD_FN int gnvd_file_block_rw(struct gpunvme_cursor *cur, const struct gpunvme_
 
 	cur->bounce = bounce + ((uint64_t)gnvd_block_lane() << dq->lba_shift);
 	if (GNVD_OPC(op) == GPUNVME_IO_WRITE)
-		gnvd_block_sync(dq); /* this lane also publishes the stores of the others */
+		gnvd_block_sync(dq); /* this thread also publishes the stores of the others */
 	for (round = 0; round < rounds; round++) {
 		piece = (begin >> shift) + round * lanes + gnvd_block_lane();
 		from = piece << shift;
@@ -75,17 +75,19 @@ GNVD_FN int gnvd_file_block_all(struct gpunvme_cursor *cur, const struct gpunvme
 
 /**
  * gpunvme_block_read() - read a contiguous range of a file with a whole workgroup
- * @cur:    the thread's cursor, with the same queue and file for the workgroup. cur->done is set to the bytes that were read, the
- *          same for all. cur->bounce is the same for all: as many blocks as the workgroup has threads
- * @dbuf:   the buffer; all threads of the workgroup may read its bytes when the call returns 0
- * @offset: bytes from the start of the buffer, any
- * @pos:    first byte of the file, any
+ * @cur:    the thread's cursor, with the same queue and file for the workgroup. cur->done is set to the number of bytes that were
+ *          read, the same for all. cur->bounce is the same for all: as many blocks as the workgroup has threads
+ * @dbuf:   the buffer. All threads of the workgroup may read its bytes when the call returns 0
+ * @offset: bytes from the start of the buffer, any number
+ * @pos:    bytes from the start of the file, any number
  * @len:    bytes, less than 2^47
  *
  * All threads of the workgroup (CPU threads: of the wave) call together with the same arguments. The call cuts the bytes into
  * pieces and spreads them over the threads. A thread stops at its first failure. Uses a few bytes of workgroup memory.
- * Return: the same for all threads. 0; as gpunvme_read() on a file for the first failure in the order of the file, after cur->done
- * bytes; -GPUNVME_EINVAL also when threads of the workgroup were missing.
+ * Return: (the same for all threads)
+ * - 0: all bytes up to the end of the file were read.
+ * - -GPUNVME_EINVAL: also if threads of the workgroup were missing.
+ * - Otherwise as gpunvme_read() on a file: the first failure in the order of the file, after cur->done bytes.
  */
 GPUNVME_FN int GNVD_FILE(block_read)(struct gpunvme_cursor *cur, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t pos,
 				     uint64_t len)
@@ -95,16 +97,16 @@ GPUNVME_FN int GNVD_FILE(block_read)(struct gpunvme_cursor *cur, const struct gp
 
 /**
  * gpunvme_block_write() - write a contiguous range of a file in place with a whole workgroup
- * @cur:    the thread's cursor, with the same queue and file for the workgroup. cur->done is set to the bytes that were written,
- *          the same for all
+ * @cur:    the thread's cursor, with the same queue and file for the workgroup. cur->done is set to the number of bytes that were
+ *          written, the same for all
  * @dbuf:   the buffer
  * @offset: bytes from the start of the buffer
- * @pos:    first byte of the file, a multiple of the namespace's block
- * @len:    bytes, a multiple of it, less than 2^47
+ * @pos:    bytes from the start of the file, a multiple of the namespace's block
+ * @len:    bytes, a multiple of the block, less than 2^47
  * @flags:  0 or GPUNVME_FUA, the same for all threads
  *
  * The call writes what any thread of the workgroup stored before. Rules as for gpunvme_block_read() on a file.
- * Return: the same for all threads. As gpunvme_write() on a file; -GPUNVME_EINVAL also when threads of the workgroup were missing.
+ * Return: the same for all threads: as gpunvme_write() on a file; -GPUNVME_EINVAL: also if threads of the workgroup were missing.
  */
 GPUNVME_FN int GNVD_FILE(block_write)(struct gpunvme_cursor *cur, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t pos,
 				      uint64_t len, uint32_t flags)

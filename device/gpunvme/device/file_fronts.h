@@ -61,19 +61,19 @@ GNVD_FN int gnvd_file_submit(struct gpunvme_cursor *cur, const struct gpunvme_db
 
 /**
  * gpunvme_submit_read() - start reading a file, as at most one command
- * @cur:    this thread's cursor. cur->done is set to the bytes that this call is for, from @pos on: one command ends with its
- *          extent, and with what a command carries. Read the rest from @pos + cur->done on. cur->bounce is not used
- * @dbuf:   the buffer; the device owns the bytes that the call is for until the command completes
- * @offset: bytes from the start of the buffer; the IOVA there is a multiple of 4
- * @pos:    first byte of the file, a multiple of the namespace's block
- * @len:    bytes, a multiple of it. The last block of the file is read whole, where it is no hole, though cur->done ends with the
+ * @cur:    this thread's cursor. cur->done is set to the number of bytes of this call: one command ends with its extent, and with
+ *          what a command carries. Read the rest from @pos + cur->done on. cur->bounce is not used
+ * @dbuf:   the buffer. The device owns the bytes of this call until the command completes
+ * @offset: bytes from the start of the buffer. The IOVA there is a multiple of 4
+ * @pos:    bytes from the start of the file, a multiple of the namespace's block
+ * @len:    bytes, a multiple of the block. The last block of the file is read whole, if it is no hole, but cur->done ends with the
  *          file
- * @req:    as for gpunvme_submit_read() on a queue; gpunvme_poll() and gpunvme_wait() take it with cur->dq. req->tag is 0 when no
- *          command was needed, for a hole, whose zeroes are stored, or at the end of the file: gpunvme_wait_any() skips
- *          such a handle, the other calls refuse it
+ * @req:    as for gpunvme_submit_read() on a queue. Pass it with cur->dq to gpunvme_poll() and gpunvme_wait(). req->tag is 0 if
+ *          there was no command: for a hole, whose zeroes are stored, or at the end of the file. gpunvme_wait_any() skips such a
+ *          handle, the other calls refuse it
  *
- * Return: 0; -GPUNVME_EINVAL no whole blocks, or an unaligned buffer; else as gpunvme_submit_read() on a queue and gpunvme_read()
- * on a file.
+ * Return: 0; -GPUNVME_EINVAL: parts of blocks, or an unaligned buffer; otherwise as gpunvme_submit_read() on a queue and
+ * gpunvme_read() on a file.
  */
 GPUNVME_FN int GNVD_FILE(submit_read)(struct gpunvme_cursor *cur, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t pos,
 				      uint64_t len, struct gpunvme_req *req)
@@ -83,11 +83,11 @@ GPUNVME_FN int GNVD_FILE(submit_read)(struct gpunvme_cursor *cur, const struct g
 
 /**
  * gpunvme_submit_write() - start writing whole blocks of a file in place, as exactly one command
- * @cur:    as for gpunvme_submit_read() on a file, with a queue and a file as gpunvme_write() needs them
- * @dbuf:   the buffer; the device owns the bytes that the call is for until the command completes
- * @offset: bytes from the start of the buffer; the IOVA there is a multiple of 4
- * @pos:    first byte of the file, a multiple of the namespace's block
- * @len:    bytes, a multiple of it
+ * @cur:    as for gpunvme_submit_read() on a file, with a queue and a file that allow writing, as for gpunvme_write()
+ * @dbuf:   the buffer. The device owns the bytes of this call until the command completes
+ * @offset: bytes from the start of the buffer. The IOVA there is a multiple of 4
+ * @pos:    bytes from the start of the file, a multiple of the namespace's block
+ * @len:    bytes, a multiple of the block
  * @flags:  0 or GPUNVME_FUA: the command completes when the blocks are durable
  * @req:    as for gpunvme_submit_write() on a queue
  *
@@ -121,9 +121,9 @@ GNVD_FN struct gnvd_file_left gnvd_file_begin(struct gpunvme_cursor *cur, const 
 
 /* The next step of a transfer. */
 struct gnvd_file_step {
-	struct gnvd_left command; /* its ret is GNVD_IDLE where there is none */
+	struct gnvd_left command; /* its ret is GNVD_IDLE if there is none */
 	uint64_t bytes;           /* of the file */
-	uint64_t from;            /* 0: zeroes; else a lane address: copy from there to the buffer */
+	uint64_t from;            /* 0: zeroes. Else a thread address: copy from there to the buffer */
 	int copied;
 };
 
@@ -213,16 +213,15 @@ GNVD_FN int gnvd_file_wave_each(struct gpunvme_cursor *cur, const struct gpunvme
 
 /**
  * gpunvme_wave_read() - read files with the whole wave: one transfer for each thread
- * @cur:    the thread's cursor, with a bounce block of its own. Threads may have different files, and different queues as on
- *          a queue
+ * @cur:    the thread's cursor, with its own bounce block. Threads may have different files, and different queues as on a queue
  * @dbuf:   the buffer
- * @offset: bytes from the start of the buffer, any
- * @pos:    first byte of the file, any
- * @len:    bytes; GPUNVME_NO_TRANSFER: this thread has no transfer of its own
+ * @offset: bytes from the start of the buffer, any number
+ * @pos:    bytes from the start of the file, any number
+ * @len:    bytes. GPUNVME_NO_TRANSFER: this thread has no transfer
  *
- * Which threads must call: as for gpunvme_wave_read() on a queue. Their runs of blocks go together, with one place in the queue for
- * all, until the thread with the most extents is done.
- * Return: as gpunvme_read() on a file, for this thread's own transfer; 0 for a thread without one.
+ * Which threads must call: as for gpunvme_wave_read() on a queue. Their runs of blocks go together, with one place in the queue
+ * for all, until the thread with the most extents is done.
+ * Return: as gpunvme_read() on a file, for this thread's own transfer. 0 for a thread without one.
  */
 GPUNVME_FN int GNVD_FILE(wave_read)(struct gpunvme_cursor *cur, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t pos,
 				    uint64_t len)
@@ -235,13 +234,13 @@ GPUNVME_FN int GNVD_FILE(wave_read)(struct gpunvme_cursor *cur, const struct gpu
  * @cur:    the thread's cursor
  * @dbuf:   the buffer
  * @offset: bytes from the start of the buffer
- * @pos:    first byte of the file, a multiple of the namespace's block
- * @len:    bytes, a multiple of it; GPUNVME_NO_TRANSFER: this thread has no transfer of its own
- * @flags:  0 or GPUNVME_FUA; threads of a wave may differ
+ * @pos:    bytes from the start of the file, a multiple of the namespace's block
+ * @len:    bytes, a multiple of the block. GPUNVME_NO_TRANSFER: this thread has no transfer
+ * @flags:  0 or GPUNVME_FUA. Threads of a wave may differ
  *
  * Rules as for gpunvme_wave_read() on a file.
- * Return: as gpunvme_write() on a file, for this thread's own transfer; 0 for a thread without one, -GPUNVME_EINVAL for an unknown
- * flag.
+ * Return: as gpunvme_write() on a file, for this thread's own transfer. A thread without one gets 0, or -GPUNVME_EINVAL for an
+ * unknown flag.
  */
 GPUNVME_FN int GNVD_FILE(wave_write)(struct gpunvme_cursor *cur, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t pos,
 				     uint64_t len, uint32_t flags)
@@ -306,17 +305,17 @@ GNVD_FN int gnvd_file_one_rw(struct gpunvme_cursor *cur, const struct gpunvme_db
 
 /**
  * gpunvme_wave_read_one() - make one read of a file for the whole wave
- * @cur:    the thread's cursor; cur->done is set to the bytes that were read, the same for all. The wave uses the cur->bounce of
- *          its lowest lane: one block
+ * @cur:    the thread's cursor. cur->done is set to the number of bytes that were read, the same for all. The wave uses the
+ *          cur->bounce of its lowest lane: one block
  * @dbuf:   the buffer
- * @offset: bytes from the start of the buffer, any
- * @pos:    first byte of the file, any
+ * @offset: bytes from the start of the buffer, any number
+ * @pos:    bytes from the start of the file, any number
  * @len:    bytes
  *
- * All threads name the same transfer. The call makes that of the lowest lane, and all threads help: they look for its end, copy
- * what came through the bounce block, and store the zeroes of holes. Which threads must call: as for gpunvme_wave_read_one() on a
- * queue.
- * Return: as gpunvme_read() on a file, the same for all threads; with 0 each of them sees the data.
+ * All threads name the same transfer. The call makes that of the lowest lane (a thread's place in its wave), and all threads help:
+ * they look for its end, copy what came through the bounce block, and store the zeroes of holes. Which threads must call: as for
+ * gpunvme_wave_read_one() on a queue.
+ * Return: as gpunvme_read() on a file, the same for all threads. With 0 each of them sees the data.
  */
 GPUNVME_FN int GNVD_FILE(wave_read_one)(struct gpunvme_cursor *cur, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t pos,
 					uint64_t len)
@@ -326,11 +325,11 @@ GPUNVME_FN int GNVD_FILE(wave_read_one)(struct gpunvme_cursor *cur, const struct
 
 /**
  * gpunvme_wave_write_one() - make one write to a file in place for the whole wave, with what all its threads stored before
- * @cur:    the thread's cursor; cur->done is set to the bytes that were written, the same for all
+ * @cur:    the thread's cursor. cur->done is set to the number of bytes that were written, the same for all
  * @dbuf:   the buffer
  * @offset: bytes from the start of the buffer
- * @pos:    first byte of the file, a multiple of the namespace's block
- * @len:    bytes, a multiple of it
+ * @pos:    bytes from the start of the file, a multiple of the namespace's block
+ * @len:    bytes, a multiple of the block
  * @flags:  0 or GPUNVME_FUA
  *
  * Rules as for gpunvme_wave_read_one() on a file.

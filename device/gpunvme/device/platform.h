@@ -31,7 +31,7 @@
 #else
 #define GPUNVME_DEVICE
 #endif
-#ifdef GPUNVME_CALLS /* for builds that look for mistakes: a tenth of the code to compile, slower lanes */
+#ifdef GPUNVME_CALLS /* for builds that look for mistakes: a tenth of the code to compile, slower threads */
 #define GNVD_FN GPUNVME_DEVICE __attribute__((unused)) static
 #elif defined(__CUDACC__) && !defined(__clang__)
 #define GNVD_FN static __forceinline__ GPUNVME_DEVICE
@@ -79,21 +79,21 @@ struct gnvd_wave {
  *                     neighbours share each sector. It reads this many entries before the position and skips them
  * GNVD_LOOK_FIRST     1: a look at the ring costs less than the drain lock
  * GNVD_PLAIN_UNLOCK   1: a drainer that rang no doorbell releases its lock without a fence
- * GNVD_SHORT_LOWEST   1: there is a shorter way to take one bit of a word; a lane on its own asks for one only
+ * GNVD_SHORT_LOWEST   1: there is a shorter way to take one bit of a word. A lane on its own requests only one
  * GNVD_SHORT_NTH      1: and the lowest bit is found by one instruction
  * GNVD_AT_HAND(type, name, from)   declares a pointer to what `from` points to, or to a copy where a fence empties the cache
  */
 
 /* ---- Numbers ---- */
 
-/* An address in lane memory as a pointer, in the address space that GPUs access directly. */
+/* A thread address (dq.h) as a pointer, in the address space that GPUs access directly. */
 GNVD_FN void *gnvd_lane_bytes(uint64_t at);
 GNVD_FN const void *gnvd_lane_memory(uint64_t at);
 
 
 GNVD_FN uint32_t gnvd_popc(uint64_t v);    /* set bits */
-GNVD_FN uint32_t gnvd_lowest(uint64_t v);  /* position of the lowest set bit; v must not be 0 */
-GNVD_FN uint32_t gnvd_highest(uint64_t v); /* position of the highest set bit; v must not be 0 */
+GNVD_FN uint32_t gnvd_lowest(uint64_t v);  /* position of the lowest set bit. v must not be 0 */
+GNVD_FN uint32_t gnvd_highest(uint64_t v); /* position of the highest set bit. v must not be 0 */
 
 /* A value that is the same for all lanes that are active. AMD GPUs then keep it in scalar registers. */
 GNVD_FN uint32_t gnvd_same32(uint32_t v);
@@ -117,7 +117,7 @@ GNVD_FN void gnvd_st64(uint64_t a, uint64_t v);
 /* Load. The caller's stores that depend on it come after what the writer did before. A caller that loads next orders first. */
 GNVD_FN uint64_t gnvd_ld_after64(uint64_t a);
 
-/* Load; later loads of the lane come after it. Only on platforms with GNVD_GLANCES, the number of glances in a millisecond. */
+/* Load. Later loads of the thread come after it. Only on platforms with GNVD_GLANCES, the number of glances in a millisecond. */
 #if defined(GNVD_GLANCES)
 GNVD_FN uint64_t gnvd_ld_acquire64(uint64_t a);
 #endif
@@ -179,7 +179,7 @@ GNVD_FN void gnvd_doorbell(uint64_t a, uint32_t v);
 
 /* ---- Time ---- */
 
-/* Ticks of one clock for all lanes of a queue; dq->ticks_per_ms of them are a millisecond. It never goes back for one lane. */
+/* Ticks of one clock for all threads of a queue, dq->ticks_per_ms a millisecond. It never goes back for one thread. */
 GNVD_FN uint64_t gnvd_clock(void);
 
 /* A lane waits, and has looked `turn` times in vain: let other lanes or threads run. */
@@ -209,7 +209,7 @@ GNVD_FN uint32_t gnvd_hint(void);
 
 #define GNVD_TOGETHER(w, what) GNVD_APART(w, what, what)
 
-/* Collectives, which every lane of the wave calls. The lanes with pred set; the value of another lane. */
+/* Collectives, which every lane of the wave calls: the lanes with pred set, and the value of another lane. */
 GNVD_FN uint64_t gnvd_ballot(const struct gnvd_wave *w, int pred);
 GNVD_FN uint32_t gnvd_shfl32(const struct gnvd_wave *w, uint32_t v, uint32_t lane);
 GNVD_FN uint64_t gnvd_shfl64(const struct gnvd_wave *w, uint64_t v, uint32_t lane);
@@ -228,7 +228,7 @@ GNVD_FN void gnvd_meet(const struct gnvd_wave *w);
  * others did before they changed the word, in order, comes before what these lanes do after gnvd_meet_acquire(). What these lanes
  * read before gnvd_meet_release() comes before the addition.
  */
-GNVD_FN uint64_t gnvd_fetch_add_acquire64(uint64_t a, uint64_t v); /* the old value; gnvd_meet_acquire() comes next */
+GNVD_FN uint64_t gnvd_fetch_add_acquire64(uint64_t a, uint64_t v); /* the old value. gnvd_meet_acquire() comes next */
 GNVD_FN void gnvd_meet_acquire(const struct gnvd_wave *w);
 GNVD_FN void gnvd_meet_release(const struct gnvd_wave *w);
 GNVD_FN void gnvd_add_release64(uint64_t a, uint64_t v); /* without a result, after gnvd_meet_release() */
@@ -238,31 +238,29 @@ GNVD_FN void gnvd_release_to64(const struct gnvd_wave *w, uint64_t a, uint64_t v
 
 /* ---- The workgroup ---- */
 
-/* This lane in its workgroup, of any dimensions; lanes of the workgroup; number of the workgroup; lanes of a whole wave. */
+/* Number of this thread in its workgroup, of any dimensions, threads of the workgroup, its number, threads of a whole wave. */
 GNVD_FN uint32_t gnvd_block_lane(void);
 GNVD_FN uint32_t gnvd_block_lanes(void);
 GNVD_FN uint32_t gnvd_block_number(void);
 GNVD_FN uint32_t gnvd_wave_lanes(void);
 
-/* All lanes of the workgroup call. After it each lane sees what the others did before. */
+/* All threads of the workgroup call. After it each thread sees what the others did before. */
 GNVD_FN void gnvd_block_sync(const struct gpunvme_dq *dq);
 
-/* The smallest value of the lanes, for all of them; *came: how many lanes called. */
+/* The smallest value of the threads, for all of them. *came: number of threads that called. */
 GNVD_FN uint64_t gnvd_block_min(const struct gpunvme_dq *dq, uint64_t v, uint32_t *came);
 
 /* ---- The launch ---- */
 
 /**
- * gpunvme_thread_id() - number of this thread in the launch, counted from 0 along the x dimension
- *
- * Return: less than gpunvme_thread_count(); 0 on a thread that no launch has made.
+ * gpunvme_thread_id() - get the number of this thread in the launch, along the x dimension
+ * Return: 0 to gpunvme_thread_count() - 1. 0 on a thread that no launch has made.
  */
 GPUNVME_FN uint32_t gpunvme_thread_id(void);
 
 /**
- * gpunvme_thread_count() - number of threads in the launch, along the x dimension
- *
- * Return: at least 1.
+ * gpunvme_thread_count() - get the number of threads in the launch, along the x dimension
+ * Return: 1 or more.
  */
 GPUNVME_FN uint32_t gpunvme_thread_count(void);
 

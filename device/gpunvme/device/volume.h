@@ -4,8 +4,8 @@
  * struct gpunvme_dvol (from gpunvme_queue_view) and a struct gpunvme_dvbuf (from gpunvme_mem_map_queue). Only device.h includes
  * this. Its rules hold here too, with the volume's blocks.
  *
- * Which queue of a member carries a command follows from where the lane runs: waves that run side by side use different queues,
- * the lanes of a wave the same one.
+ * The place of a thread in the launch selects the queue of a member: adjacent waves use different queues, the threads of a wave the
+ * same one.
  */
 #ifndef GPUNVME_DEVICE_VOLUME_H
 #define GPUNVME_DEVICE_VOLUME_H
@@ -58,7 +58,7 @@ GNVD_FN int gnvd_check_transfer_of(const struct gpunvme_dvol *v, const struct gp
 	return ret ? ret : gnvd_check_buffer_of(v, buf, offset, len);
 }
 
-/* A transfer of at most as many blocks as one lane moves. */
+/* A transfer of at most as many blocks as one thread moves. */
 GNVD_FN int gnvd_check_one_transfer_of(const struct gpunvme_dvol *v, const struct gpunvme_dvbuf *buf, uint64_t offset, uint64_t pos,
 				       uint64_t len, uint32_t op)
 {
@@ -106,12 +106,12 @@ GNVD_FN void gnvd_stretch_at(const struct gpunvme_dvol *v, uint64_t lba, uint32_
 	at->nblocks = v->members > 1 && left < nblocks ? (uint32_t)left : nblocks;
 }
 
-/* The part of a transfer that lies on one member, and the lanes that move it. */
+/* The part of a transfer that lies on one member, and the threads that move it. */
 struct gnvd_part {
 	uint64_t lba, offset; /* of the whole transfer, on the volume and in the buffer */
 	uint64_t begin, end;  /* blocks of the member */
 	uint32_t m;
-	uint32_t slot, slots; /* this lane among those that serve this member */
+	uint32_t slot, slots; /* number of this thread among those of this member */
 	uint32_t shift;       /* blocks of one piece as a power of two */
 };
 
@@ -130,7 +130,7 @@ GNVD_FN int gnvd_member_range(const struct gpunvme_dvol *v, uint64_t lba, uint64
 	return 1;
 }
 
-/* Waves of the launch, numbered so that those side by side differ. */
+/* Number of this wave in the launch. Adjacent waves differ. */
 GNVD_FN uint32_t gnvd_wave_number(void)
 {
 	uint32_t width = gnvd_wave_lanes(), waves = (gnvd_block_lanes() + width - 1) / width;
@@ -138,7 +138,7 @@ GNVD_FN uint32_t gnvd_wave_number(void)
 	return gnvd_block_number() * waves + gnvd_same32(gnvd_block_lane() / width);
 }
 
-/* ---- One lane's transfer ---- */
+/* ---- One thread's transfer ---- */
 
 /* Stretch by stretch. */
 GNVD_FN int gnvd_volume_rw(const struct gpunvme_dvol *v, const struct gpunvme_dvbuf *buf, uint64_t offset, uint64_t pos,
@@ -173,13 +173,13 @@ GNVD_FN int gnvd_volume_rw(const struct gpunvme_dvol *v, const struct gpunvme_dv
 /**
  * gpunvme_read() - read blocks of a volume into a buffer and wait for them
  * @v:      the volume
- * @buf:    the buffer; this thread may read its bytes when the call returns 0
+ * @buf:    the buffer. This thread may read its bytes when the call returns 0
  * @offset: bytes from the start of the buffer
  * @pos:    bytes from the start of the window
  * @len:    bytes, any number of blocks
  *
  * One thread reads part after part. To have many parts in flight call with many threads, or use gpunvme_block_read().
- * Return: 0; the first failure in the order of the blocks (the blocks before it were read); see the head of device.h.
+ * Return: 0, or the first failure in the order of the blocks (the blocks before it were read), as the head of device.h says.
  */
 GPUNVME_FN int GNVD_VOLUME(read)(const struct gpunvme_dvol *v, const struct gpunvme_dvbuf *buf, uint64_t offset, uint64_t pos,
 				 uint64_t len)
@@ -210,8 +210,8 @@ GPUNVME_FN int GNVD_VOLUME(write)(const struct gpunvme_dvol *v, const struct gpu
  * @pos: bytes from the start of the window
  * @len: bytes, any number of blocks
  *
- * Return: the first failure, in the order of the members; -GPUNVME_EOPNOTSUPP, and nothing is zeroed, when a member has no Write
- * Zeroes; else as gpunvme_zero() on a queue.
+ * Return: 0, or the first failure in the order of the members; -GPUNVME_EOPNOTSUPP: a member has no Write Zeroes, and nothing is
+ * zeroed; otherwise as gpunvme_zero() on a queue.
  */
 GPUNVME_FN int GNVD_VOLUME(zero)(const struct gpunvme_dvol *v, uint64_t pos, uint64_t len)
 {
@@ -238,13 +238,13 @@ GPUNVME_FN int GNVD_VOLUME(zero)(const struct gpunvme_dvol *v, uint64_t pos, uin
 /**
  * gpunvme_discard() - deallocate blocks of a volume whose data is not needed any more, and wait
  * @v:      the volume
- * @buf:    a buffer of which the call uses 16 bytes, as on a queue
- * @offset: where in the buffer; each thread has its own 16 bytes until the call returns
+ * @buf:    a buffer with 16 bytes for the call, as on a queue
+ * @offset: bytes from the start of the buffer. Each thread has its own 16 bytes until the call returns
  * @pos:    bytes from the start of the window
  * @len:    bytes, any number of blocks
  *
- * Return: the first failure, in the order of the members; -GPUNVME_EOPNOTSUPP, and nothing is deallocated, when a member has no
- * Dataset Management; else as gpunvme_discard() on a queue.
+ * Return: 0, or the first failure in the order of the members; -GPUNVME_EOPNOTSUPP: a member has no Dataset Management, and
+ * nothing is deallocated; otherwise as gpunvme_discard() on a queue.
  */
 GPUNVME_FN int GNVD_VOLUME(discard)(const struct gpunvme_dvol *v, const struct gpunvme_dvbuf *buf, uint64_t offset, uint64_t pos,
 				    uint64_t len)
@@ -273,7 +273,7 @@ GPUNVME_FN int GNVD_VOLUME(discard)(const struct gpunvme_dvol *v, const struct g
 /**
  * gpunvme_flush() - make completed writes durable on every member of a volume, and wait
  * @v: the volume
- * Return: the first failure; see the head of device.h.
+ * Return: 0, or the first failure in the order of the members, as the head of device.h says. All members are tried.
  */
 GPUNVME_FN int GNVD_VOLUME(flush)(const struct gpunvme_dvol *v)
 {
