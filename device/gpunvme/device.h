@@ -370,7 +370,7 @@ GPUNVME_FN int GNVD_QUEUE(detach)(const struct gpunvme_dq *dq, struct gpunvme_re
 	return 0;
 }
 
-/* ---- Waves, many handles, polling for others; volumes and workgroups ---- */
+/* ---- Waves, many handles, polling for others, volumes, workgroups ---- */
 
 #include <gpunvme/device/bulk.h>
 #include <gpunvme/device/volume.h>

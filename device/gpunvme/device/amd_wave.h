@@ -6,7 +6,7 @@
 GNVD_FN uint64_t gnvd_ballot(const struct gnvd_wave *w, int pred)
 {
 	(void)w;
-	return __builtin_amdgcn_ballot_w64(pred != 0); /* the upper half is 0 in waves of 32; clang 23 has no macro for the size */
+	return __builtin_amdgcn_ballot_w64(pred != 0); /* The upper half is 0 in waves of 32. clang 23 has no macro for the size */
 }
 
 GNVD_FN uint32_t gnvd_shfl32(const struct gnvd_wave *w, uint32_t v, uint32_t lane)

@@ -58,7 +58,7 @@ GNVD_FN int gnvd_check_writable(const struct gpunvme_dq *dq, const struct gpunvm
 
 /* ---- Pages ---- */
 
-/* Write a page to make room. Return 0: there may be room now; else as gnvd_write_one(). */
+/* Write a page to make room. Return 0: there may be room now. Else as gnvd_write_one(). */
 GNVD_FN int gnvd_make_room(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, struct gnvd_source from)
 {
 	struct gnvd_wave w;

@@ -254,7 +254,7 @@ GNVD_FN uint32_t gnvd_find_any(const struct gpunvme_dq *dq, const struct gpunvme
 }
 
 /*
- * Find a frame for each thread with `want` set; cache->frames: there is none. Then pages may have come that no thread has noticed,
+ * Find a frame for each thread with `want` set. cache->frames: there is none. Then pages may have come that no thread has noticed,
  * so the wave takes completions once and looks again.
  */
 GNVD_FN uint32_t gnvd_find_frames(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gpunvme_dpages *cache,

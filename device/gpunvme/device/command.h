@@ -172,7 +172,7 @@ GNVD_FN void gnvd_set_range(const struct gpunvme_dq *dq, const struct gpunvme_db
 	gnvd_st32(at + offsetof(struct gpunvme_dsm_range, slba), (uint32_t)first);
 	gnvd_st32(at + offsetof(struct gpunvme_dsm_range, slba) + 4, (uint32_t)(first >> 32));
 	c->dw0 = GPUNVME_IO_DSM;
-	c->slba = (uint64_t)GPUNVME_DSM_AD << 32; /* CDW11; CDW10 is 0: one range */
+	c->slba = (uint64_t)GPUNVME_DSM_AD << 32; /* CDW11. CDW10 is 0 for one range */
 	gnvd_set_data(dq, dbuf, offset, sizeof(struct gpunvme_dsm_range), c);
 }
 

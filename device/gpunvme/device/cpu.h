@@ -84,7 +84,7 @@ GNVD_FN uint64_t gnvd_ld_after64(uint64_t a)
 	return __atomic_load_n((const uint64_t *)(uintptr_t)a, __ATOMIC_ACQUIRE);
 }
 
-#define GNVD_GLANCES 128u /* 8 us; a change of a page takes at least 50 ns */
+#define GNVD_GLANCES 128u /* 8 us. A change of a page takes at least 50 ns */
 
 GNVD_FN uint64_t gnvd_ld_acquire64(uint64_t a)
 {

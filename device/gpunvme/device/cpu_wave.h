@@ -12,7 +12,7 @@
 #define GPUNVME_DEVICE_CPU_WAVE_H
 
 #if !defined(GNVD_CPU_WIDTH)
-#define GNVD_CPU_WIDTH 32u /* widest wave; at most 64 */
+#define GNVD_CPU_WIDTH 32u /* widest wave, at most 64 */
 #endif
 
 #if defined(__cplusplus)

@@ -82,7 +82,7 @@ GNVD_FN uint64_t gnvd_ld_after64(uint64_t a)
 	return gnvd_ld64(a);
 }
 
-#define GNVD_GLANCES 16u /* 64 us; a change of a page takes at least 1 us: several atomics in turn */
+#define GNVD_GLANCES 16u /* 64 us. A change of a page takes at least 1 us: several atomics in turn */
 
 GNVD_FN uint64_t gnvd_ld_acquire64(uint64_t a)
 {

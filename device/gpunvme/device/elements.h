@@ -8,7 +8,7 @@
 
 #include <gpunvme/device/page.h>
 
-/* The rest of a thread's transfer, in bytes of the window. `value`: one element of `bytes`; NULL: to memory at `to`. */
+/* The rest of a thread's transfer, in bytes of the window. `value`: one element of `bytes`. NULL: to memory at `to`. */
 struct gnvd_elements {
 	uint64_t pos;
 	uint64_t left;

@@ -33,7 +33,7 @@ GNVD_FN void gnvd_count_pages(const struct gpunvme_dpages *cache, const struct g
 		gnvd_add64(at, gnvd_popc(lanes));
 }
 
-/* Take the frame if it is free, or if its page has no reference and was not used lately; with `any` also if it was used. */
+/* Take the frame if it is free, or if its page has no reference and was not used lately. With `any` also if it was used. */
 GNVD_FN int gnvd_take_frame(const struct gpunvme_dpages *cache, uint32_t frame, int any, uint32_t *evicted)
 {
 	uint64_t owner = gnvd_ld64(gnvd_frame_at(cache, frame)), at, word;
@@ -61,7 +61,7 @@ GNVD_FN int gnvd_take_frame(const struct gpunvme_dpages *cache, uint32_t frame, 
 	return 1;
 }
 
-/* Find a frame for this thread alone; cache->frames: there is none. */
+/* Find a frame for this thread alone. cache->frames: there is none. */
 GNVD_FN uint32_t gnvd_find_frame(const struct gpunvme_dpages *cache, uint32_t *evicted)
 {
 	uint32_t frames = cache->frames, near = frames < GNVD_NEAR / 2 ? 2 * frames : GNVD_NEAR, frame = 0, i;
@@ -92,7 +92,7 @@ GNVD_FN void gnvd_drop_frame(const struct gpunvme_dpages *cache, uint32_t frame,
 /*
  * Copy pages from where the device writes them to where threads read them, for the threads with `mine` set. All threads of the
  * wave copy one page after the other together. They load enough words at once to hide the latency of the host's memory. Threads of
- * a wave may use several caches; all copy for all.
+ * a wave may use several caches. All copy for all.
  */
 GNVD_FN void gnvd_copy_frames(const struct gnvd_wave *w, const struct gpunvme_dpages *cache, int mine, uint32_t frame)
 {

@@ -49,7 +49,7 @@ GNVD_FN void gnvd_ring(const struct gpunvme_dq *dq, uint64_t end)
 		gnvd_add64(GNVD_STATE(dq, doorbells), 1);
 }
 
-/* Enter the gate. Return its count before this wave; *pub: the position up to which commands are announced. */
+/* Enter the gate. Return its count before this wave. *pub: the position up to which commands are announced. */
 GNVD_FN uint32_t gnvd_come(const struct gpunvme_dq *dq, const struct gnvd_wave *w, uint64_t own, uint64_t *pub)
 {
 	uint64_t gate = gnvd_bcast64(w, w->rank == 0 ? gnvd_fetch_add64(GNVD_STATE(dq, pub_gate), 1) : 0);

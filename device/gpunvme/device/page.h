@@ -55,7 +55,7 @@ GNVD_FN uint64_t gnvd_add_refs(uint64_t at, uint64_t refs, int ask)
 /*
  * Add `one` to the word at `at`, for each thread with `take` set. With `ask`, a constant, return the word as it was before,
  * perhaps with the references of other threads of the wave. Without `ask` no thread waits for the memory. Where several threads
- * want the same word, their first lane adds for all of them; this is done for two words at most. All other threads add for
+ * want the same word, their first lane adds for all of them. This is done for two words at most. All other threads add for
  * themselves.
  */
 GNVD_FN uint64_t gnvd_refer(const struct gnvd_wave *w, int take, uint64_t at, uint64_t one, int ask)
@@ -109,7 +109,7 @@ GNVD_FN int gnvd_check_fetch(const struct gpunvme_dq *dq, const struct gpunvme_d
 	return gnvd_check_window(dq, lba, gnvd_page_blocks(cache, page), 0);
 }
 
-/* Set the blocks to read and their place in the frame; left->ret: why the page cannot be read. */
+/* Set the blocks to read and their place in the frame. left->ret: why the page cannot be read. */
 GNVD_FN void gnvd_set_fetch(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, struct gnvd_source from,
 			    uint64_t page, uint32_t frame, struct gnvd_left *left)
 {
@@ -122,7 +122,7 @@ GNVD_FN void gnvd_set_fetch(const struct gpunvme_dq *dq, const struct gpunvme_dp
 }
 
 /*
- * End READING, by the thread that began it, with one addition; `word` is the page's word as READING began. The frame's word is
+ * End READING, by the thread that began it, with one addition. `word` is the page's word as READING began. The frame's word is
  * stored first: a thread that finds the page VALID without references finds the frame's owner, too, in the next round at the
  * latest.
  */
@@ -144,7 +144,7 @@ GNVD_FN void gnvd_end_reading(const struct gpunvme_dpages *cache, uint64_t page,
 	gnvd_fetch_add64(gnvd_page_at(cache, page), add);
 }
 
-/* All threads of the wave call. Those with `mine` set read and end READING; `word` is from before. Return those with a frame. */
+/* All threads of the wave call. Those with `mine` set read and end READING. `word` is from before. Return those with a frame. */
 GNVD_FN uint64_t gnvd_fetch_pages(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gpunvme_dpages *cache,
 				  struct gnvd_source from, int mine, uint64_t page, uint64_t word)
 {
@@ -221,7 +221,7 @@ GNVD_FN enum gnvd_look gnvd_look_at_page(uint64_t at, uint64_t first, uint64_t *
 /*
  * Wait for pages that were not there, or read them: those of the threads with `open` set, which have references. All threads of
  * the wave go through the loop together. When one has begun a read, the read ends before any thread looks again, and their time
- * begins anew (once for each thread at most). Return each thread's result; *word: the word of its page.
+ * begins anew (once for each thread at most). Return each thread's result. *word: the word of its page.
  */
 GNVD_FN int gnvd_miss(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gpunvme_dpages *cache,
 		      struct gnvd_source from, int open, uint64_t page, uint64_t *word)
@@ -275,7 +275,7 @@ GNVD_FN int gnvd_check_page(const struct gpunvme_dq *dq, const struct gpunvme_dp
 }
 
 /*
- * Get a page for each thread with `want` set. Return 0: *base is its address, and the thread has a reference; else why not. The
+ * Get a page for each thread with `want` set. Return 0: *base is its address, and the thread has a reference. Else why not. The
  * limit of references is half of what the word can count, so that those which threads add before they find it do not overflow.
  */
 GNVD_FN int gnvd_get_pages(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gpunvme_dpages *cache,

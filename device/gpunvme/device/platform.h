@@ -68,7 +68,7 @@ struct gnvd_wave {
 	uint32_t count; /* lanes in mask */
 	uint32_t hint;  /* gnvd_hint(), in a wave that submits */
 	uint32_t lane;  /* this lane's bit in mask */
-	uint32_t rank;  /* lanes of mask below this one; rank 0 is the leader */
+	uint32_t rank;  /* lanes of mask below this one. Rank 0 is the leader */
 };
 
 /*

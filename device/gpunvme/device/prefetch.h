@@ -42,7 +42,7 @@ GNVD_FN int gnvd_book_all(const struct gpunvme_dq *dq, const struct gnvd_wave *w
 	return booked || (want && gnvd_book(dq));
 }
 
-/* Set the only part of a page to read; left->nblocks is 0 if the page is a hole. */
+/* Set the only part of a page to read. left->nblocks is 0 if the page is a hole. */
 GNVD_FN int gnvd_set_only_part(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, struct gnvd_source from,
 			       uint64_t page, uint32_t frame, struct gnvd_left *left)
 {
@@ -87,7 +87,7 @@ GNVD_FN int gnvd_set_prefetch(const struct gpunvme_dq *dq, const struct gpunvme_
 }
 
 /*
- * End READING, by the thread that prefetches, with one addition; `word` is the page's word before READING. While the page is
+ * End READING, by the thread that prefetches, with one addition. `word` is the page's word before READING. While the page is
  * READING, only the references in its word change.
  */
 GNVD_FN void gnvd_end_prefetch(const struct gpunvme_dpages *cache, uint64_t page, uint32_t frame, uint64_t word,

@@ -9,8 +9,8 @@
  *
  *   reserve.h   the leader takes k CIDs and k positions for the lanes that want to submit, or nothing
  *   write.h     each lane writes its SQE and marks its result word SUBMITTED
- *   gate.h      the thread that finds the gate open rings for all; each other thread leaves a READY word for it
- *   drain.h     a thread that waits tries the drain lock; its holder turns completions into result words,
+ *   gate.h      the thread that finds the gate open rings for all. Each other thread leaves a READY word for it
+ *   drain.h     a thread that waits tries the drain lock. Its holder turns completions into result words,
  *   deliver.h   or gives them at once to the lanes of its own wave
  *   wait.h      each lane sees its own result word, acquires, frees its CID
  *

@@ -22,7 +22,7 @@ GNVD_FN uint64_t gnvd_lowest_bits(uint64_t v, uint32_t k)
 	return v & ((1ull << at) - 1);
 }
 
-/* Claim up to k CIDs of one word, beginning with word `at`, whose bits are `word`. Return their bits; 0: none is free. */
+/* Claim up to k CIDs of one word, beginning with word `at`, whose bits are `word`. Return their bits. 0: none is free. */
 GNVD_FN uint64_t gnvd_claim_cids(const struct gpunvme_dq *dq, uint32_t at, uint64_t word, uint32_t k, uint32_t *base)
 {
 	uint32_t words = (dq->cids + 63) / 64, i;
@@ -41,7 +41,7 @@ GNVD_FN uint64_t gnvd_claim_cids(const struct gpunvme_dq *dq, uint32_t at, uint6
 }
 
 /*
- * The k CIDs of one word that a lane on its own, or a wave of 32, requests without a look at the map; 0: none. Most CIDs are free,
+ * The k CIDs of one word that a lane on its own, or a wave of 32, requests without a look at the map. 0: none. Most CIDs are free,
  * and these were its own the last time.
  */
 GNVD_FN uint64_t gnvd_guess(const struct gnvd_wave *w, uint32_t k)

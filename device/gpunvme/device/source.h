@@ -73,7 +73,7 @@ GNVD_FN uint32_t gnvd_source_kind(struct gnvd_source from)
 	return (uint32_t)GPUNVME_KIND_PAGES + (uint32_t)from.of;
 }
 
-/* Return the site of a call for this source; `site` is that of a namespace. */
+/* Return the site of a call for this source. `site` is that of a namespace. */
 GNVD_FN enum gnvd_site gnvd_site_of(struct gnvd_source from, enum gnvd_site site)
 {
 	return (enum gnvd_site)((int)site + (int)from.of);
@@ -108,7 +108,7 @@ struct gnvd_parts {
 	uint32_t left;   /* blocks */
 	uint32_t extent; /* of the last part */
 	uint32_t nblocks; /* of the part */
-	int hole;         /* the part has no blocks on the drive; else: */
+	int hole;         /* the part has no blocks on the drive. If it has: */
 	uint64_t lba;     /* in the view of dq */
 	const struct gpunvme_dq *dq; /* the queue that reads it */
 	const struct gpunvme_dbuf *buf; /* the frames, for that queue's device */
@@ -325,7 +325,7 @@ GNVD_FN int gnvd_check_blocks(const struct gpunvme_dq *dq, const struct gpunvme_
 
 /* ---- Zeroes ---- */
 
-/* Zero bytes from..to of a page at address `at`; `to` is a multiple of 8. */
+/* Zero bytes from..to of a page at address `at`. `to` is a multiple of 8. */
 GNVD_FN void gnvd_zero_page(uint64_t at, uint64_t from, uint64_t to)
 {
 	uint64_t i = from & ~7ull;

@@ -57,7 +57,7 @@ GNVD_FN int gnvd_look_on(const struct gpunvme_dq *dq, uint64_t *deadline, uint32
 }
 
 /*
- * One lane's transfer, part by part; dbuf NULL: a command without data. All lanes of the wave run the loop together until the last
+ * One lane's transfer, part by part. dbuf NULL: a command without data. All lanes of the wave run the loop together until the last
  * one is done. Lanes with a part to submit submit it, all lanes take completions, and lanes with a result take it. So a wave that
  * waits for room never holds results, which hold identifiers. A lane stops at its first failure, which is the first in LBA order.
  * Values that live through the loop occupy registers of every lane, so a command is computed where it is stored. `deadline` is that
@@ -175,7 +175,7 @@ GNVD_FN int gnvd_run(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbu
 	return gnvd_run_at(dq, GNVD_SITE_RUN, dbuf, offset, lba, nblocks, op, ret);
 }
 
-/* ---- From the arguments of a call; `ret` is the result of the checks of others ---- */
+/* ---- From the arguments of a call. `ret` is the result of the checks of others ---- */
 
 GNVD_FN int gnvd_transfer(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t pos, uint64_t len,
 			  uint32_t op, int ret)

@@ -76,7 +76,7 @@ GNVD_FN int gnvd_look_up(const struct gpunvme_dq *dq, uint64_t *deadline, uint64
 	return ticks && now >= *until ? -GPUNVME_ETIMEDOUT : 0;
 }
 
-/* The slow part of waiting for room, for all lanes of the wave; `waits`: this one does. Return 0 to go on, or why not. */
+/* The slow part of waiting for room, for all lanes of the wave. `waits`: this one does. Return 0 to go on, or why not. */
 GNVD_FN int gnvd_no_room(const struct gpunvme_dq *dq, int waits, uint64_t *deadline, uint32_t *fetched)
 {
 	uint32_t seen = gnvd_same32((uint32_t)gnvd_ld64(GNVD_STATE(dq, fetched))), control;

@@ -5,7 +5,7 @@
 
 #include <gpunvme/device/queue.h>
 
-/* Position of the set bit that has n set bits below it; n < popcount. */
+/* Position of the set bit that has n set bits below it. There are more than n set bits. */
 GNVD_FN uint32_t gnvd_nth_bit(uint64_t v, uint32_t n)
 {
 	uint32_t at = 0, step;

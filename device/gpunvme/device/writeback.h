@@ -61,7 +61,7 @@ struct gnvd_claim {
 	uint64_t parts;
 };
 
-/* What a writer finds: nothing to write; the page is its own; another thread writes it; threads hold it; no thread may write it. */
+/* State of a page for a writer: unchanged, its own, written by another thread, held by threads, or not to be written. */
 enum gnvd_dirt { GNVD_DIRT_NONE, GNVD_DIRT_MINE, GNVD_DIRT_WRITTEN, GNVD_DIRT_HAD, GNVD_DIRT_KEPT };
 
 GNVD_FN void gnvd_unclaim(const struct gpunvme_dpages *cache, uint64_t page, uint64_t refs)
@@ -240,8 +240,8 @@ GNVD_FN int gnvd_sweep_on(const struct gpunvme_dpages *cache, struct gnvd_sweep 
 }
 
 /*
- * All threads of the wave call. Each with `want` set writes one page. Return 0: it has; -GPUNVME_EAGAIN: others may have written a
- * page or given one back, or the host has to act; else why no page can be written.
+ * All threads of the wave call. Each with `want` set writes one page. Return 0: written. -GPUNVME_EAGAIN: others may have written a
+ * page or given one back, or the host has to act. Else why no page can be written.
  */
 GNVD_FN int gnvd_write_one(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gpunvme_dpages *cache,
 			   struct gnvd_source from, int want)
@@ -264,7 +264,7 @@ GNVD_FN int gnvd_write_one(const struct gpunvme_dq *dq, const struct gnvd_wave *
 
 /* ---- Flush ---- */
 
-/* Return why a flush skips a frame that it has found in this state for the turn-th time; 0: it does not skip the frame. */
+/* Return why a flush skips a frame that it has found in this state for the turn-th time. 0: it does not skip the frame. */
 GNVD_FN int gnvd_pass_by(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, struct gnvd_source from,
 			 enum gnvd_dirt dirt, uint32_t turn, uint64_t *deadline)
 {
