@@ -93,7 +93,7 @@ GPUNVME_API int gpunvme_pci_get_path(const char *a, const char *b, struct gpunvm
  * nvmeX, or another controller of the same drive. Refuses a controller whose IOMMU group has devices with other drivers. Processes
  * of other PID namespaces are not seen unless they mount it or open it exclusively. A disk may have a holder that is not seen, as
  * after a process was killed. The call waits up to ten seconds for that. On failure the former driver has the controller again.
- * Needs root.
+ * Needs root. Any thread may call it.
  * Return:
  * - 0: also if vfio-pci has it already.
  * - -EINVAL: a bad address.
@@ -110,7 +110,7 @@ GPUNVME_API int gpunvme_pci_bind(const char *address, const char *user);
  * gpunvme_pci_unbind() - return a controller to the kernel, which chooses its driver
  * @address: DDDD:BB:DD.F, or a URI with it (pci:...), whose keys are ignored
  *
- * Waits for a process that has it open. libgpunvme closes it by itself. Needs root.
+ * Waits for a process that has it open. libgpunvme closes it by itself. Needs root. Any thread may call it.
  * Return: 0; -EINVAL: a bad address, or vfio-pci does not have it; -ENODEV: no such controller; -EACCES: not root.
  */
 GPUNVME_API int gpunvme_pci_unbind(const char *address);

@@ -139,7 +139,7 @@ GPUNVME_API int gpunvme_file_open_set(struct gpunvme_dev *dev, const char *const
 
 /**
  * gpunvme_file_close() - close a file, or a set
- * @file: NULL does nothing. No kernel may use a view of it any more. Its device may be closed before
+ * @file: NULL does nothing. No kernel may use a view of it any more, and no other thread. Its device may be closed before
  *
  * A lease of it is given back, as by gpunvme_file_unlease().
  * Return: 0; -ECHILD; otherwise an error of gpunvme_file_unlease(), also -EBUSY: the lease could not be given back. The file is

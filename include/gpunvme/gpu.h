@@ -56,7 +56,9 @@ GPUNVME_API int gpunvme_gpu_open(const char *spec, const struct gpunvme_gpu_opts
 
 /**
  * gpunvme_gpu_close() - close the processor that runs the threads
- * @gpu: NULL does nothing. It stays open internally while memory or queues of it exist. Its log callback is not called any more
+ * @gpu: NULL does nothing. No other thread may use it any more
+ *
+ * It stays open internally while memory or queues of it exist. Its log callback is not called any more.
  * Return: 0; -ECHILD.
  */
 GPUNVME_API int gpunvme_gpu_close(struct gpunvme_gpu *gpu);

@@ -159,7 +159,7 @@ GPUNVME_API int gpunvme_mem_map(struct gpunvme_mem *mem, struct gpunvme_dev *dev
  * No command may use the buffer. Descriptors by gpunvme_mem_dbuf() become invalid. Its PRP lists take about 1/256 of its size, at
  * least two pages, more for drives that need stricter lists. @dev keeps them until every command that is in flight now has ended.
  * If a command never ends, each map and unmap leaks its lists until gpunvme_queue_recover() or gpunvme_queue_destroy() of its
- * queue.
+ * queue. Any thread may call it.
  * Return:
  * - 0: also if it was not mapped. If a GPU whose context has ended does not release the bytes, gpunvme_mem_free() returns -EBUSY.
  * - -EBUSY: a poisoned queue of @dev has commands in flight, or the device uses the memory now: destroy the queue first. Also if
@@ -262,7 +262,7 @@ GPUNVME_API int gpunvme_bar_open(const char *uri, const struct gpunvme_bar_opts 
 
 /**
  * gpunvme_bar_close() - close a PCI device that lent its BARs
- * @bar: NULL does nothing. While memory in it exists the device stays open internally
+ * @bar: NULL does nothing. No other thread may use it any more. The device stays open internally while memory in it exists
  * Return: 0; -ECHILD.
  */
 GPUNVME_API int gpunvme_bar_close(struct gpunvme_bar *bar);
