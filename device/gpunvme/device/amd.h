@@ -121,7 +121,7 @@ GNVD_FN uint64_t gnvd_ld64(uint64_t a)
 	return __scoped_atomic_load_n(GNVD_GLOBAL64(a), __ATOMIC_RELAXED, __MEMORY_SCOPE_DEVICE);
 }
 
-/* The dependency on the loaded value orders later stores. A lane that loads next calls gnvd_order_agent() first. */
+/* The dependency on the loaded value orders later stores. A thread that loads next calls gnvd_order_agent() first. */
 GNVD_FN uint64_t gnvd_ld_after64(uint64_t a)
 {
 	return gnvd_ld64(a);

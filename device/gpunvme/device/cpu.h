@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* CPU threads as lanes: memory and time of platform.h. cpu_wave.h makes waves of threads, and cpu_launch.h starts the threads. */
+/* CPU threads: memory and time of platform.h. cpu_wave.h makes waves of threads, and cpu_launch.h starts the threads. */
 #ifndef GPUNVME_DEVICE_CPU_H
 #define GPUNVME_DEVICE_CPU_H
 
@@ -204,7 +204,7 @@ GNVD_FN void gnvd_load_ring32s(const uint64_t *a, uint32_t *v, uint32_t n)
 }
 
 /*
- * No CPU guarantees a 16-byte load, so the host does not set GPUNVME_DQ_CQE16 for CPU lanes. Dword 3 is loaded first all the same.
+ * No CPU guarantees a 16-byte load, so the host does not set GPUNVME_DQ_CQE16 for CPU threads. Dword 3 is loaded first anyway.
  */
 GNVD_FN void gnvd_load_ring128(uint64_t a, uint32_t *v)
 {
@@ -270,7 +270,7 @@ GNVD_FN void gnvd_cpu_relax(void)
 #endif
 }
 
-/* Spin, then yield, then sleep: a lane that waits long must not keep the core from the controller's thread. */
+/* Spin, then yield, then sleep: a thread that waits long must not keep the core from the controller's thread. */
 GNVD_FN void gnvd_pause(uint32_t turn)
 {
 	if (turn < 64) {

@@ -286,7 +286,7 @@ GPUNVME_FN uint32_t gpunvme_thread_count(void)
 
 /* ---- The workgroup: a wave ---- */
 
-/* CPU lanes: a wave is a workgroup. */
+/* CPU threads: a wave is a workgroup. */
 GNVD_FN uint32_t gnvd_block_lane(void)
 {
 	return gnvd_cpu_self && gnvd_cpu_self->wave ? gnvd_cpu_self->index : 0;

@@ -76,7 +76,7 @@ GNVD_FN uint64_t gnvd_ld64(uint64_t a)
 	return v;
 }
 
-/* The dependency on the loaded value orders later stores. A lane that loads next calls gnvd_order_agent() first. */
+/* The dependency on the loaded value orders later stores. A thread that loads next calls gnvd_order_agent() first. */
 GNVD_FN uint64_t gnvd_ld_after64(uint64_t a)
 {
 	return gnvd_ld64(a);

@@ -107,7 +107,7 @@ GNVD_FN void gnvd_join(void);
 /* Hide a number from the compiler, which then keeps neither its operands nor, for a constant, a copy for the whole call. */
 GNVD_FN uint32_t gnvd_opaque32(uint32_t v);
 
-/* ---- Words of the state: atomic for all lanes of the device, relaxed unless stated otherwise ---- */
+/* ---- Words of the state: atomic for all threads of the device, relaxed unless stated otherwise ---- */
 
 GNVD_FN uint32_t gnvd_ld32(uint64_t a);
 GNVD_FN uint64_t gnvd_ld64(uint64_t a);
@@ -122,7 +122,7 @@ GNVD_FN uint64_t gnvd_ld_after64(uint64_t a);
 GNVD_FN uint64_t gnvd_ld_acquire64(uint64_t a);
 #endif
 
-/* Store, after all that this lane did before. */
+/* Store, after all that this thread did before. */
 GNVD_FN void gnvd_st_release64(uint64_t a, uint64_t v);
 
 /* Return the old value. Acquire and release: */
@@ -138,19 +138,19 @@ GNVD_FN uint64_t gnvd_and64(uint64_t a, uint64_t v);
 GNVD_FN uint64_t gnvd_or_after64(uint64_t a, uint64_t v);
 
 /*
- * Without a result, released by a gnvd_order_agent() before it. max: store v if the word is lower. A lane that sees an older value
- * misses nothing by it.
+ * Without a result, released by a gnvd_order_agent() before it. max: store v if the word is lower. A thread that sees an older
+ * value misses nothing by it.
  */
 GNVD_FN void gnvd_add64(uint64_t a, uint64_t v);
 GNVD_FN void gnvd_max64(uint64_t a, uint64_t v);
 
 /*
- * Exchange a word that is DONE, or one whose completion this lane has read. This lane then also sees what the controller wrote
+ * Exchange a word that is DONE, or one whose completion this thread has read. This thread then also sees what the controller wrote
  * before.
  */
 GNVD_FN uint64_t gnvd_take64(uint64_t a, uint64_t v);
 
-/* All earlier accesses come before all later ones, for all lanes. */
+/* All earlier accesses come before all later ones, for all threads. */
 GNVD_FN void gnvd_order_agent(void);
 
 /* As above, and for the controller. */
@@ -165,7 +165,7 @@ GNVD_FN void gnvd_load_ring32s(const uint64_t *a, uint32_t *v, uint32_t n);
 /* Load four dwords at once, where the descriptor has GPUNVME_DQ_CQE16. */
 GNVD_FN void gnvd_load_ring128(uint64_t a, uint32_t *v);
 
-/* Call it after the word was seen: this lane then sees all that the controller wrote before the word. */
+/* Call it after the word was seen: this thread then sees all that the controller wrote before the word. */
 GNVD_FN void gnvd_acquire_ring32(uint64_t a);
 
 /* Store 64 bytes by four wide stores. Dword 0 comes without the CID. The steps before READY and the doorbell order them. */
@@ -182,12 +182,12 @@ GNVD_FN void gnvd_doorbell(uint64_t a, uint32_t v);
 /* Ticks of one clock for all threads of a queue, dq->ticks_per_ms a millisecond. It never goes back for one thread. */
 GNVD_FN uint64_t gnvd_clock(void);
 
-/* A lane waits, and has looked `turn` times in vain: let other lanes or threads run. */
+/* A thread waits, and has looked `turn` times without a result: let other threads run. */
 GNVD_FN void gnvd_pause(uint32_t turn);
 
 /*
- * A lane has polled, or asked for a page, in vain, and may do so without limit. Where lanes keep others from running, yield now and
- * then.
+ * A thread has polled, or requested a page, without a result, and may do so without limit. Where threads keep others from running,
+ * yield now and then.
  */
 GNVD_FN void gnvd_polled_in_vain(void);
 

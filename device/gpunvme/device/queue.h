@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The queue algorithm: many lanes share one submission and one completion ring. Each step has a file of its own. This file has
+ * The queue algorithm: many threads share one submission and one completion ring. Each step has a file of its own. This file has
  * what they share: addresses, the data that one step gives to the next, the end of a queue, and counters.
  *
  * Two resources limit a queue. An SQ position is free when the controller has fetched its command (the SQ head in a completion
@@ -106,14 +106,14 @@ GNVD_FN int gnvd_control_old(const struct gpunvme_dq *dq, uint64_t copy, uint64_
 }
 
 /*
- * Return what the host asks for: 0 to continue, 1 to stop, else the GPUNVME_E* with which the queue ends, for all its lanes. *now:
- * the time, read after that.
+ * Return what the host asks for: 0 to continue, 1 to stop, else the GPUNVME_E* with which the queue ends, for all its threads.
+ * *now: the time, read after that.
  *
- * Loads of one word of the host by many lanes run one after the other, a microsecond each. So lanes read a copy. If it is old, one
- * lane stores its time in the copy and loads the host's word. The other lanes continue as if the word were 0, and see it at their
- * next look: a word that is not 0 is valid for longer than lanes take between two looks. A lane that never returns from this load
- * blocks no other, because its time gets old, too. A lane that returns late stores the time at which it began. So no lane uses a
- * word that the host may have cleared.
+ * Loads of one word of the host by many threads run one after the other, a microsecond each. So threads read a copy. If it is old,
+ * one thread stores its time in the copy and loads the host's word. The other threads continue as if the word were 0, and see it at
+ * their next look: a word that is not 0 is valid for longer than threads take between two looks. A thread that never returns from
+ * this load blocks no other, because its time gets old, too. A thread that returns late stores the time at which it began. So no
+ * thread uses a word that the host may have cleared.
  */
 GNVD_FN uint32_t gnvd_control(const struct gpunvme_dq *dq, uint64_t *now)
 {
