@@ -31,10 +31,9 @@
  * - Positions and lengths are bytes. `pos` counts from the start of the view's window. `pos` and `len` are multiples of the block
  *   (for files only in writes and submitted reads).
  *   `offset` counts from the start of the buffer, and iova + offset must be a multiple of 4. A transfer must lie inside both.
- * - A blocking transfer is split if one command cannot carry it, or if it crosses a boundary at which the drive prefers transfers
- *   to end. A write of at most dq->atomic blocks is not split at such a boundary. It is one command, which the drive writes
- *   atomically. Exceptions: a boundary of the drive itself (gpunvme_ns_info), the end of a stripe of a volume, and more than 1 MiB
- *   by PRP lists.
+ * - A blocking transfer is split if one command cannot carry it. It is also split at a boundary at which the drive prefers
+ *   transfers to end, except for a write of at most dq->atomic blocks. That is one command, which the drive writes atomically.
+ *   Exceptions: a boundary of the drive itself (gpunvme_ns_info), the end of a stripe of a volume, more than 1 MiB by PRP lists.
  * - The queue's command time-out limits every wait. A queue on which a command timed out is poisoned. Commands in flight may still
  *   end with their own status, and new ones return -GPUNVME_ESHUTDOWN. The buffers of commands that never ended belong to the
  *   device until the host has destroyed or recovered the queue (gpunvme_queue_recover()).
@@ -51,10 +50,10 @@
  *  - -GPUNVME_EPROTONOSUPPORT: the descriptor is of another version than this header, or is none.
  * - Files. The cursor's queue must have the file's blocks: take a view of the whole namespace (gpunvme_queue_view()), of the struct
  *   gpunvme_dev by which the file was opened. `pos` counts from the first byte of the file. A read may begin and end at any byte.
- *   Whole blocks move between drive and buffer without a copy if the position is a multiple of the block and the buffer's IOVA a
- *   multiple of 4. Other blocks go through the thread's own place in the buffer, cursor.bounce, and the thread copies their bytes.
- *   Holes, and blocks that were allocated and never written, read as zeroes. A call ends at the end of the file, and a read of 0
- *   bytes returns 0. cursor.done is the number of bytes that the call has moved, also when it fails.
+ *   Whole blocks move between drive and buffer without a copy. For this the position is a multiple of the block, and the buffer's
+ *   IOVA a multiple of 4. Other blocks go through the thread's own place in the buffer, cursor.bounce, and the thread copies their
+ *   bytes. Holes, and blocks that were allocated and never written, read as zeroes. A call ends at the end of the file, and a read
+ *   of 0 bytes returns 0. cursor.done is the number of bytes that the call has moved, also when it fails.
  * - gpunvme_thread_id() is a thread's number in the launch (x dimension), and gpunvme_thread_count() the number of threads.
  * - -DGPUNVME_COUNTERS=0 leaves out what GPUNVME_QUEUE_STATS and GPUNVME_QUEUE_LATENCY request. Then nothing is counted.
  */

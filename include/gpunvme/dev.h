@@ -3,6 +3,7 @@
  * Controllers: open, identify, administer, close.
  *
  * A URI names the device to open:
+ *
  *   soft:PATH[?key=value&...]   the software controller. Its blocks are those of a regular file or block device
  *   soft:/dev/ngXnY[?...]       the same with a namespace of Linux's nvme driver, by its generic device (Linux 5.19). The drive
  *                               gets commands unchanged, and each result is its status. The library holds the block device of the
@@ -13,21 +14,25 @@
  *   soft:vram:SIZE[?...]        the same with an engine that a GPU can run, and blocks in its memory (docs/emulated-drives.md)
  *   pci:DDDD:BB:DD.F[?...]      an NVMe controller through VFIO. A bare PCI address means the same
  *   vfio-user:SOCKET[?...]      an NVMe controller in another process, by vfio-user (gpunvme serve, SPDK's target)
- * In a URI %XX stands for one byte. An unknown or repeated key is an error.
+ * In a URI `%XX` stands for one byte. An unknown or repeated key is an error.
  *
  * Keys of all schemes:
+ *
  *   ns         the default namespace. Absent: 1, or if that has another command set than NVM, the first namespace with NVM
  *   ro         1: the device refuses every write
  *   power      leave (when absent), or performance: the first power state, and no changes by the drive itself, until close
  *   hmb        MiB of host memory for a drive that requests memory to work in. 64 when absent, 0: none. No other device has access
  * Keys of pci:
+ *
  *   port       auto, iommufd or type1: the interface of VFIO. auto takes what the machine has. It never takes noiommu:
  *              without an IOMMU the drive can overwrite any memory (Linux 7.3, buffers of GPUNVME_MEM_HUGE, 2 MiB at most)
  *   unsafe-vram  1: type1 maps GPU memory by its present addresses. If the GPU's driver moves it, the drive writes to a stranger's
  * Keys of vfio-user:
+ *
  *   timeout    ms that a reply of the server may take. 10,000 when absent
  *   unsealed   1: map registers that the server could cut off, which would end this process by SIGBUS. SPDK's target needs it
  * Keys of soft:
+ *
  *   lba        bytes of a block: 512 (when absent) or 4096
  *   mdts       as the field of Identify. 0: no limit
  *   queues, depth, dstrd   I/O queue pairs that it offers, entries of the largest queue, doorbell stride
@@ -46,6 +51,7 @@
  *              `read_p99_us`, `fw_us`, `fixed_us`, `channels`, `channel_bw`, `write_us`, `buffer`, `drain` and `program_us`
  *              (docs/emulated-drives.md)
  * Keys of soft:vram:
+ *
  *   on         the processor that runs the engine: cpu (when absent) or cuda:N
  *   slice      ms that a launch of its kernel lasts. 2 when absent, 0: until close
  *   image      a file to load into it at opening. INFO lines of the log report the progress

@@ -3,6 +3,7 @@
  * libgpunvme: GPU kernels read and write NVMe drives directly.
  *
  * The host side in five steps (each header explains its functions):
+ *
  *   gpunvme_dev_open()      a controller                       dev.h
  *   gpunvme_gpu_open()      the processor of the threads       gpu.h
  *   gpunvme_queue_create()  a queue                            queue.h

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Results. Every function of this library, on the host and in a kernel, that can fail returns an int:
+ * Results of functions, error messages and the version. Every function of this library, on the host and in a kernel, that can fail
+ * returns an int:
+ *
  *   0         done
  *   negative  -errno: the library, the kernel or the machine refused (device code spells the values GPUNVME_E*, dq.h)
  *   positive  the NVMe status of the command that failed: the 15 bits above the phase tag (GPUNVME_ST_*, spec.h)
  * `if (ret)` is the whole test. Results are written only on success, unless a function says otherwise.
  *
  * Functions of the host do not repeat these values:
+ *
  *   -EINVAL     also when a pointer is NULL that must not be
  *   -ECHILD     a child of fork() used an object of its parent (dev.h)
  *   -ENODEV     of functions that send commands: the controller is gone

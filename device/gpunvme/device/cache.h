@@ -121,7 +121,7 @@ GPUNVME_FN int GNVD_CACHE(cached_queue, page_put)(const struct gpunvme_cached_qu
  * @offset: first byte that was changed, from the start of the page
  * @bytes:  number of bytes up to the last one that was changed. 0: none was
  *
- * Any thread may call it for the thread that got the page and for those that changed it, after a barrier or fence of the kernel.
+ * Any thread may call it after a barrier or fence of the kernel, for the thread that got the page and those that changed it.
  * Changes outside these bytes may be lost. When most pages have changes, the call writes another page and does not return the
  * failure of that write.
  * Return:
