@@ -25,7 +25,7 @@ struct report {
 
 static void say(struct report *r, const char *name, enum gpunvme_verdict verdict, const char *text)
 {
-	const char *split = verdict == GPUNVME_VERDICT_OK ? NULL : strstr(text, "; ");
+	const size_t reason = verdict == GPUNVME_VERDICT_OK ? strlen(text) : gnv_cause_len(text);
 	struct gpunvme_check *check;
 
 	if (r->count == GPUNVME_MAX_CHECKS)
@@ -33,9 +33,9 @@ static void say(struct report *r, const char *name, enum gpunvme_verdict verdict
 	check = &r->check[r->count++];
 	memset(check, 0, sizeof(*check));
 	snprintf(check->name, sizeof(check->name), "%s", name);
-	snprintf(check->reason, sizeof(check->reason), "%.*s", split ? (int)(split - text) : (int)strlen(text), text);
-	if (split)
-		snprintf(check->remedy, sizeof(check->remedy), "%s", split + 2);
+	snprintf(check->reason, sizeof(check->reason), "%.*s", (int)reason, text);
+	if (text[reason])
+		snprintf(check->remedy, sizeof(check->remedy), "%s", text + reason + 2);
 	check->verdict = verdict;
 }
 

@@ -25,14 +25,13 @@ struct gpunvme_check *gnv_report_say(struct gnv_report *report, const char *name
 {
 	struct gpunvme_check *check = report->count < GPUNVME_MAX_CHECKS ? &report->check[report->count++] : &report->beyond;
 	const bool bad = verdict == GPUNVME_VERDICT_LIMIT || verdict == GPUNVME_VERDICT_FAILED;
-	const char *split = bad ? strstr(text, "; ") : NULL;
-	int reason = split ? (int)(split - text) : (int)strlen(text);
+	const size_t reason = bad ? gnv_cause_len(text) : strlen(text);
 
 	memset(check, 0, sizeof(*check));
 	snprintf(check->name, sizeof(check->name), "%s", name);
-	snprintf(check->reason, sizeof(check->reason), "%.*s", reason, text);
-	if (split)
-		snprintf(check->remedy, sizeof(check->remedy), "%s", split + 2);
+	snprintf(check->reason, sizeof(check->reason), "%.*s", (int)reason, text);
+	if (text[reason])
+		snprintf(check->remedy, sizeof(check->remedy), "%s", text + reason + 2);
 	check->verdict = verdict;
 	return check;
 }

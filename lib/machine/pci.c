@@ -24,7 +24,7 @@ static void describe_namespaces(const struct gnv_pci *pci, struct gpunvme_pci_in
 		info->bytes += gnv_sysfs_block_size(GNV_SYSFS, name);
 	}
 	if (gnv_users_find(GNV_SYSFS, GNV_PROC, pci, text, &info->unseen) == -EBUSY)
-		snprintf(info->in_use, sizeof(info->in_use), "%.*s", (int)strcspn(text, ";"), text);
+		snprintf(info->in_use, sizeof(info->in_use), "%.*s", (int)gnv_cause_len(text), text);
 }
 
 static void describe(const struct gnv_pci *pci, struct gpunvme_pci_info *info)

@@ -44,7 +44,7 @@ static bool die(struct gnv_ctrl *ctrl, int ret, const char *why)
 	const bool worse = was != ret && (!was || ret == -ENODEV);
 
 	if (worse || !ctrl->why[0])
-		snprintf(ctrl->why, sizeof(ctrl->why), "%.*s", why ? (int)strcspn(why, ";") : 0, why ? why : "");
+		snprintf(ctrl->why, sizeof(ctrl->why), "%.*s", why ? (int)gnv_cause_len(why) : 0, why ? why : "");
 	if (worse)
 		__atomic_store_n(&ctrl->dead, ret, __ATOMIC_RELAXED);
 	return !was;

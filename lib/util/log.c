@@ -31,6 +31,15 @@ struct gnv_message gnv_message(void)
 	return last;
 }
 
+size_t gnv_cause_len(const char *text)
+{
+	size_t len = 0;
+
+	while (text[len] && !((text[len] == '.' || text[len] == ';') && text[len + 1] == ' '))
+		len++;
+	return len;
+}
+
 const char *gnv_plain(const char *name, char text[256])
 {
 	size_t i;

@@ -27,6 +27,9 @@ struct gnv_message {
 /* The thread's error message of now. */
 struct gnv_message gnv_message(void);
 
+/* Bytes of the cause in an error message: up to its remedy, which begins after ". " or "; ", if it has one. */
+size_t gnv_cause_len(const char *text);
+
 /* What terminals may see of a name that others chose. Return: @text. */
 const char *gnv_plain(const char *name, char text[256]);
 
