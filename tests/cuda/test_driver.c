@@ -415,7 +415,7 @@ static void registered_in_part(void **state)
 	driver->host.id = 9;
 	assert_int_equal(gpunvme_gpu_open("cuda:0", NULL, &gpu), 0);
 	assert_int_equal(gpu->ops->host_attach(gpu, pages + 4096, 8192, &whole), -EINVAL); /* its end is not */
-	assert_non_null(strstr(gpunvme_errmsg(), "register all of them, or none"));
+	assert_non_null(strstr(gpunvme_errmsg(), "Register all of them, or none"));
 	assert_int_equal(gpu->ops->host_attach(gpu, pages, 8192, &whole), -EINVAL); /* nor its begin */
 	driver->host.id = 0;
 	assert_int_equal(gpu->ops->host_attach(gpu, pages, sizeof(pages), &whole), 0);

@@ -73,7 +73,7 @@ static void test_full(void **state)
 	pretend("STANDIN_UNITS", "1");
 	assert_int_equal(gpu->ops->peek(gpu, &seen, range.lane, 8), -EIO);
 	says("did not copy within 1000 ms");
-	says("leave some units free");
+	says("Leave some units free");
 	assert_int_equal(gpu->ops->poke(gpu, range.lane, &seen, 8), -EIO);
 	assert_int_equal(gpu->ops->local_alloc(gpu, BYTES, &other), -EIO);
 	gpu->ops->local_free(gpu, &range, BYTES); /* the copy may come yet, and finds its memory */

@@ -74,7 +74,7 @@ static void faulted(struct waiter *w)
 	snprintf(at, sizeof(at), "accessed memory at 0x%llx ", (unsigned long long)w->go.lane);
 	says(w->said, "GPU 0000:40:00.0: gnvk_ring.kd ");
 	says(w->said, at);
-	says(w->said, "free memory after the kernels that use it, and restart the program");
+	says(w->said, "Free memory after the kernels that use it, and restart the program");
 	assert_int_equal(gpu->ops->launch(gpu, &launch), -EIO);
 	says(gpunvme_errmsg(), "an earlier kernel accessed memory at");
 	assert_int_equal(gpu->ops->peek(gpu, &word, w->rest.lane, 4), -EIO); /* a copy would never end */

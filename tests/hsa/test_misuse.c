@@ -137,7 +137,7 @@ static void test_not_memory(void **state)
 	munmap(page, BYTES);
 	assert_int_equal(gpunvme_mem_register(gpu[0], page, 4096, &mem), -EFAULT);
 	assert_int_equal(gpunvme_mem_register(gpu[1], far, BYTES, &mem), -EXDEV);
-	says("register it with the GPU that it belongs to");
+	says("Register it with the GPU that it belongs to");
 	assert_int_equal(gpunvme_mem_register(gpu[0], far + 4096, BYTES, &mem), -ERANGE);
 	says("not within its allocation of 65536 bytes");
 	pretend("STANDIN_POINTERS", "6"); /* of hipMemMap() */

@@ -175,7 +175,7 @@ def test_close(image):
 
 
 def test_opening_fails_in_words(tmp_path):
-    with pytest.raises(gpunvme.Error, match="no such file; create it") as failed:
+    with pytest.raises(gpunvme.Error, match="no such file. Create it") as failed:
         gpunvme.Drive(f"soft:{tmp_path}/absent")
     assert failed.value.errno == errno.ENOENT and failed.value.result == -errno.ENOENT
     with pytest.raises(gpunvme.Error):

@@ -745,7 +745,7 @@ static void memory_that_could_be_cut_off_is_refused(void **state)
 	(void)state;
 	attach();
 	assert_int_equal(map_fd(0x80000000u, MEM, bare, 0, 3), EPERM);
-	assert_warned("start QEMU with -object memory-backend-memfd,id=mem,size=SIZE,share=on -machine memory-backend=mem");
+	assert_warned("Start QEMU with -object memory-backend-memfd,id=mem,size=SIZE,share=on -machine memory-backend=mem");
 	assert_int_equal(map_fd(0x80000000u, MEM, image, 0, 3), EPERM);
 	assert_warned("in place of memory-backend-file or -ram), Cloud Hypervisor in a version that seals its memory (F_SEAL_SHRINK). SPDK's own host has no such memory");
 	assert_int_equal(map_fd(0x80000000u, 2 * MEM, sealed, 0, 3), EINVAL);
@@ -949,7 +949,7 @@ static void where_it_listens_is_looked_at(void **state)
 	snprintf(file, sizeof(file), "%s", image_path("disk.img"));
 	snprintf(place, sizeof(place), "%s", image_path("stale"));
 	assert_int_equal(start_at(uri, path), -EADDRINUSE);
-	assert_non_null(strstr(gpunvme_errmsg(), "somebody listens there already"));
+	assert_non_null(strstr(gpunvme_errmsg(), "a server listens there already"));
 	assert_int_equal(start_at(uri, file), -EEXIST);
 	assert_int_equal(stat(file, &st), 0);
 	snprintf(at.sun_path, sizeof(at.sun_path), "%s", place);

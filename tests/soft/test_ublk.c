@@ -463,7 +463,7 @@ static void test_stop_in_use(void **state)
 		driver.old = old;
 		good(gpunvme_ublk_start(dev, 0, NULL, &ublk));
 		driver.openers = 1;
-		driver.users = "it is mounted on /mnt; unmount it first";
+		driver.users = "it is mounted on /mnt. Unmount it first";
 		assert_int_equal(gpunvme_ublk_stop(ublk), -EBUSY);
 		assert_non_null(strstr(gpunvme_errmsg(), "mounted on /mnt"));
 		assert_int_equal(gpunvme_ublk_remove(ID, 0), -EBUSY);

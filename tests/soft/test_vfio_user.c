@@ -233,7 +233,7 @@ static void test_open_again(void **state)
 		close_rig(&r);
 	}
 	end_server(SIGTERM);
-	refused(uri, -ENODEV, "nobody listens there any more; start the server again");
+	refused(uri, -ENODEV, "no server listens there any more. Start the server again");
 }
 
 static void test_second_client(void **state)
@@ -487,7 +487,7 @@ static void test_uris(void **state)
 
 	(void)state;
 	snprintf(file, sizeof(file), "vfio-user:%s", image_path("disk.img"));
-	refused("vfio-user:/nowhere/sock", -ENOENT, "/nowhere/sock: no such socket; start the server");
+	refused("vfio-user:/nowhere/sock", -ENOENT, "/nowhere/sock: no such socket. Start the server");
 	refused(file, -EINVAL, "is no stream socket");
 	memset(text, 'x', sizeof(text));
 	memcpy(text, "vfio-user:/", 11);

@@ -495,7 +495,7 @@ static void test_answers(void **state)
 		{ { REGION, .at = INFO + 20, .value = 1 }, -EOPNOTSUPP, "no doorbells that can be mapped" }, /* 4 GiB of it */
 		{ { REGION, .at = INFO + 24, .value = 0x10000 }, -EINVAL, "has no 16384 bytes at 65536" },
 		{ { REGION, .at = INFO + 24, .value = 0x800 }, -EOPNOTSUPP, "do not lie in pages" },
-		{ { REGION, .way = UNSEALED }, -EPERM, "let the server end this process; where it is trusted, unsealed=1" },
+		{ { REGION, .way = UNSEALED }, -EPERM, "let the server end this process. If you trust it, allow them by unsealed=1" },
 		{ { REGION, .way = MORE_FDS, .grow = 16, .cap = { SPARSE_CAP, 0, 0, 0 } }, -EOPNOTSUPP, "no doorbells" },
 		{ { REGION, .grow = 16, .cap = { SPARSE_CAP, 0, 9, 0 } }, -EPROTO, "has 9 areas" },
 		{ { REGION, .grow = 16, .cap = { SPARSE_CAP, 0, 1, 0 } }, -EPROTO, "has 1 areas; there is room for 0" },

@@ -252,12 +252,12 @@ static void devices(void **state)
 	snprintf(path, sizeof(path), "%s/fs/btrfs", sys); /* not there in a container */
 	snprintf(away, sizeof(away), "%s/fs/away", sys);
 	assert_int_equal(rename(path, away), 0);
-	refused(-EOPNOTSUPP, "sysfs does not tell which device");
+	refused(-EOPNOTSUPP, "sysfs does not report the device");
 	assert_int_equal(rename(away, path), 0);
 	fs.error = EPERM;
 	refused(-EACCES, "only root may read");
 	fs.error = EIO;
-	refused(-EIO, "does not tell where on its devices");
+	refused(-EIO, "does not report its place");
 }
 
 static void nonsense(void **state)

@@ -148,7 +148,7 @@ static void test_refusals(void **state)
 	} table[] = {
 		{ true, "vram", -EINVAL, -ENOMEM, "no 4096 bytes" },
 		{ true, "vram", -ENOMEM, -ENOMEM, "no 4096 bytes" },
-		{ true, "bo_query_info", -EINVAL, -EIO, "where memory lies" },
+		{ true, "bo_query_info", -EINVAL, -EIO, "the place of memory" },
 		{ true, "map", -EINVAL, -EIO, "address" },
 		{ true, "map", -ENOMEM, -ENOMEM, "address" },
 		{ true, "bo_export", -EPERM, -EIO, "DMA-BUF" },

@@ -231,9 +231,9 @@ static void data_that_lies_nowhere(void **state)
 	assert_int_equal(ask(&(struct gnv_os_mapped){ 0 }), 0);
 	plain(0);
 	fs.error = EOPNOTSUPP;
-	refused(-EOPNOTSUPP, "does not tell where it lies");
+	refused(-EOPNOTSUPP, "does not report its extents");
 	fs.error = EIO;
-	refused(-EIO, "does not tell where it lies");
+	refused(-EIO, "does not report its extents");
 }
 
 static void inodes_that_are_refused(void **state)
@@ -302,7 +302,7 @@ static void other_file_systems(void **state)
 		const char *words;
 	} others[] = { { 0xf2f52010, "XFS and btrfs only: f2fs moves blocks" }, { 0x794c7630, "XFS and btrfs only: overlayfs has no" },
 		       { 0x6969, "XFS and btrfs only, and this is another file system (0x6969)" },
-		       { 0x9123683e, "btrfs does not tell where on its devices it lies" } };
+		       { 0x9123683e, "btrfs does not report its place on the devices" } };
 	char *text = NULL;
 
 	(void)state;

@@ -172,7 +172,7 @@ static void test_refusals(void **state)
 		{ 0x1d, ENOTTY, -EOPNOTSUPP, "7.1" },
 		{ 0x1d, EOPNOTSUPP, -EOPNOTSUPP, "7.1" },
 		{ 0x1d, EINVAL, -EINVAL, "switch or root complex" },
-		{ 0x1d, ENODEV, -ENODEV, "initialise the ROCm runtime" },
+		{ 0x1d, ENODEV, -ENODEV, "Initialise the ROCm runtime" },
 		{ 0x1d, EBADF, -EBADF, "after fork()" },
 		{ 0x1d, ENOMEM, -ENOMEM, "memory" },
 		{ 0x1d, EPERM, -EPERM, "import" },

@@ -166,7 +166,7 @@ static void test_places(void **state)
 	}
 	for (i = 0; i < GNV_ARRAY_LEN(bad); i++) {
 		assert_int_equal(gnv_uri_pci(bad[i], bdf), -EINVAL);
-		assert_non_null(strstr(gpunvme_errmsg(), "is not a PCI address; write DDDD:BB:DD.F"));
+		assert_non_null(strstr(gpunvme_errmsg(), "is not a PCI address. Write DDDD:BB:DD.F"));
 	}
 	assert_true(gnv_uri_has_scheme("soft:a?ro", "soft"));
 	assert_true(gnv_uri_has_scheme("soft:a?x&x", "soft")); /* whatever else is wrong with it */

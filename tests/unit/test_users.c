@@ -124,7 +124,7 @@ static void test_opened(void **state)
 	(void)state;
 	used(0, "");
 	put(">/dev/null", "proc/4711/fd/12");
-	used(-EBUSY, "process 4711 (sleep) has /dev/ng0n1 open; ");
+	used(-EBUSY, "process 4711 (sleep) has /dev/ng0n1 open. ");
 	put("evil\x1b[2J\n", "proc/4711/comm");
 	used(-EBUSY, "process 4711 (evil?[2J) has");
 }
@@ -135,14 +135,14 @@ static void test_thread_opened(void **state)
 	(void)state;
 	put("", "proc/4712/task/4712/fd/nothing-yet");
 	put(">/dev/null", "proc/4712/task/4713/fd/12");
-	used(-EBUSY, "process 4712 (?) has /dev/ng0n1 open; ");
+	used(-EBUSY, "process 4712 (?) has /dev/ng0n1 open. ");
 }
 
 static void test_controller_opened(void **state)
 {
 	(void)state;
 	put(">/dev/urandom", "proc/4711/fd/12");
-	used(-EBUSY, "process 4711 (sleep) has /dev/nvme0 open; ");
+	used(-EBUSY, "process 4711 (sleep) has /dev/nvme0 open. ");
 }
 
 /* A controller without namespaces that Linux knows: only its own node counts. */
@@ -160,7 +160,7 @@ static void test_mounted(void **state)
 {
 	(void)state;
 	put("23 1 259:1 / /home\\040dir rw - ext4 /dev/nvme0n1p1 rw\n", "proc/self/mountinfo");
-	used(-EBUSY, "/dev/nvme0n1p1 is mounted on /home\\040dir; unmount");
+	used(-EBUSY, "/dev/nvme0n1p1 is mounted on /home\\040dir. Unmount");
 }
 
 /* A line is as long as the paths in it; and what a user has called a folder goes to a terminal. */
@@ -173,7 +173,7 @@ static void test_mounted_oddly(void **state)
 	deep[sizeof(deep) - 1] = 0;
 	snprintf(line, sizeof(line), "23 1 259:1 /%s /srv/a\x1b[2Jb rw - ext4 /dev/nvme0n1p1 rw\n", deep);
 	put(line, "proc/self/mountinfo");
-	used(-EBUSY, "/dev/nvme0n1p1 is mounted on /srv/a?[2Jb; unmount");
+	used(-EBUSY, "/dev/nvme0n1p1 is mounted on /srv/a?[2Jb. Unmount");
 }
 
 /* Whatever the image is called, its loop device is found. */
@@ -204,7 +204,7 @@ static void test_loop(void **state)
 		snprintf(line, sizeof(line), "%s\n", path);
 		put(line, "class/block/loop%u/loop/backing_file", i);
 		assert_int_equal(gnv_users_of_image(root, proc, fd, false, text), -EBUSY);
-		assert_non_null(strstr(text, " is made of it; detach that first"));
+		assert_non_null(strstr(text, "uses it. Detach that device first"));
 		close(fd);
 	}
 }
@@ -276,7 +276,7 @@ static void below(int fd, const char *name, bool found, uint32_t asked)
 	snprintf(line, sizeof(line), "%s\n", name);
 	put(line, "class/block/loop0/loop/backing_file");
 	assert_int_equal(gnv_users_of_image(root, proc, fd, false, text), found ? -EBUSY : 0);
-	assert_string_equal(text, found ? "/dev/loop0 is made of it; detach that first (losetup -d), or open that" : "");
+	assert_string_equal(text, found ? "/dev/loop0 uses it. Detach that device first (losetup -d), or open it" : "");
 	assert_int_equal(loop.asked, asked);
 }
 
@@ -334,7 +334,7 @@ static void test_loop_of_a_disk(void **state)
 	loop.major = 7;
 	loop.info.lo_rdevice = packed(makedev(259, 0));
 	put("/dev/gone\n", "class/block/loop0/loop/backing_file");
-	used(-EBUSY, "/dev/nvme0n1 is held by loop0; ");
+	used(-EBUSY, "/dev/nvme0n1 is held by loop0. ");
 	loop.info.lo_rdevice = packed(makedev(259, 0x1000));
 	used(0, "");
 	loop.info.lo_rdevice = packed(makedev(258, 0));
@@ -347,7 +347,7 @@ static void test_system(void **state)
 {
 	(void)state;
 	put("23 1 259:1 / / rw - ext4 /dev/nvme0n1p1 rw\n", "proc/self/mountinfo");
-	used(-EBUSY, "this machine runs from it, /dev/nvme0n1p1 is mounted on /; take another drive");
+	used(-EBUSY, "this machine runs from it, /dev/nvme0n1p1 is mounted on /. Use another drive");
 }
 
 static void test_system_held(void **state)
@@ -357,7 +357,7 @@ static void test_system_held(void **state)
 	put("253:0\n", "class/block/dm-0/dev");
 	put("", "dev/block/253:0/holders/dm-1");
 	put("253:1\n", "class/block/dm-1/dev");
-	used(-EBUSY, "/dev/nvme0n1p1 is held by dm-0; ");
+	used(-EBUSY, "/dev/nvme0n1p1 is held by dm-0. ");
 	put("23 1 253:1 / /boot rw - ext4 /dev/dm-1 rw\n", "proc/self/mountinfo");
 	used(-EBUSY, "runs from it, dm-0 holds /dev/nvme0n1p1 and is mounted on /boot; take");
 }
@@ -366,7 +366,7 @@ static void test_held(void **state)
 {
 	(void)state;
 	put("", "dev/block/259:0/holders/dm-3");
-	used(-EBUSY, "/dev/nvme0n1 is held by dm-3; ");
+	used(-EBUSY, "/dev/nvme0n1 is held by dm-3. ");
 }
 
 /* The NVMe target of the kernel holds nothing exclusively. */
@@ -378,7 +378,7 @@ static void test_handed_out(void **state)
 	put("/dev/nvme0n1p1\n", HANDED "/device_path");
 	used(0, "");
 	put("1\n", HANDED "/enable");
-	used(-EBUSY, "NVMe target hands /dev/nvme0n1p1 out as nqn.example:one; ");
+	used(-EBUSY, "NVMe target exports /dev/nvme0n1p1 as nqn.example:one. ");
 	put("/dev/full\n", HANDED "/device_path");
 	used(0, "");
 }
@@ -392,12 +392,12 @@ static void test_handed_out_whole(void **state)
 	put("/dev/nvme0\n", WHOLE "/device_path");
 	used(0, "");
 	put("1\n", WHOLE "/enable");
-	used(-EBUSY, "NVMe target hands out the controller of /dev/nvme0 as nqn.example:two; disable its passthru first");
+	used(-EBUSY, "NVMe target exports the controller of /dev/nvme0 as nqn.example:two. Disable its passthru first");
 	put("/dev/nvme1\n", WHOLE "/device_path");
 	used(0, "");
 	put("/dev/urandom\n", WHOLE "/device_path"); /* a link to it: its number tells */
 	put(">../../" OWN, "dev/char/1:9");
-	used(-EBUSY, "hands out the controller of");
+	used(-EBUSY, "exports the controller of");
 }
 
 /* Through another controller, with which it shares a namespace. */
@@ -410,7 +410,7 @@ static void test_twin_handed_out_whole(void **state)
 	used(0, "");
 	put("1\n", WHOLE "/enable");
 	put("/dev/nvme1\n", WHOLE "/device_path");
-	used(-EBUSY, "hands out the controller of /dev/nvme1n5 as nqn.example:two");
+	used(-EBUSY, "exports the controller of /dev/nvme1n5 as nqn.example:two");
 }
 
 /* Its second controller has the same namespace, and there it is mounted. */
@@ -517,7 +517,7 @@ static void test_block_and_its_twin(void **state)
 	assert_int_equal(block_used(text), 0);
 	put_twin("S1\n", "nqn.one\n", "0123\n");
 	assert_int_equal(block_used(text), -EBUSY);
-	assert_string_equal(text, "/dev/nvme1n5 is mounted on /srv; unmount it first");
+	assert_string_equal(text, "/dev/nvme1n5 is mounted on /srv. Unmount it first");
 	put("S2\n", OTHER "/serial");
 	assert_int_equal(block_used(text), 0);
 }
@@ -608,7 +608,7 @@ static void test_bound_twin(void **state)
 	(void)state;
 	put_twin("S1\n", "nqn.one\n", "01230000-0000-0000-0000-000000000000\n");
 	assert_int_equal(twins("S1", "nqn.one", second, text), -EBUSY);
-	assert_string_equal(text, "/dev/nvme1n5 is mounted on /srv; unmount it first");
+	assert_string_equal(text, "/dev/nvme1n5 is mounted on /srv. Unmount it first");
 	assert_int_equal(twins("S1", "nqn.one", elsewhere, text), -EBUSY); /* the identifier says so */
 	assert_int_equal(twins("S1", "nqn.one", other, text), 0);	   /* and so here */
 	assert_int_equal(twins("S1", "nqn.one", eui, text), 0);
@@ -789,20 +789,20 @@ static void test_twin_held(void **state)
 	assert_int_equal(fcntl(disk.fd, F_GETFD), -1);
 	disk.error = EBUSY;
 	assert_int_equal(hold_twin(text), -EBUSY);
-	assert_non_null(strstr(text, "/dev/nvme1n5 is mounted or open exclusively, perhaps in a container; stop its user first"));
+	assert_non_null(strstr(text, "/dev/nvme1n5 is mounted or open exclusively, perhaps in a container. Stop its user first"));
 	disk.error = EACCES; /* a user with access to the drive, and not to this */
 	assert_int_equal(hold_twin(text), 0);
-	assert_string_equal(text, "/dev/nvme1n5: Permission denied; bind that controller, too, or run as root");
+	assert_string_equal(text, "/dev/nvme1n5: Permission denied. Bind that controller, too, or run as root");
 	gnv_users_release(held);
 	disk.error = ENOENT; /* no root helps */
 	assert_int_equal(hold_twin(text), 0);
-	assert_string_equal(text, "/dev/nvme1n5: No such file or directory; bind that controller, too, or do it where /dev is complete");
+	assert_string_equal(text, "/dev/nvme1n5: No such file or directory. Bind that controller, too, or run this with a complete /dev");
 	gnv_users_release(held);
 	disk.error = 0;
 	disk.number = makedev(259, 8);
 	assert_int_equal(hold_twin(text), 0);
 	assert_string_equal(text,
-			    "/dev/nvme1n5 is another file in this /dev; bind that controller, too, or do it where /dev is complete");
+			    "/dev/nvme1n5 is another file in this /dev. Bind that controller, too, or run this with a complete /dev");
 	assert_int_equal(fcntl(disk.fd, F_GETFD), -1);
 	gnv_users_release(held);
 	disk.number = makedev(259, 9);
@@ -873,10 +873,10 @@ static void test_twin_out_of_reach(void **state)
 	disk.own = true;
 	disk.error = EACCES;
 	assert_int_equal(gnv_users_hold_others(root, proc, makedev(259, 0), true, text, &unseen, &held), 0);
-	assert_string_equal(text, "/dev/nvme1n5: Permission denied; bind that controller, too, or run as root");
+	assert_string_equal(text, "/dev/nvme1n5: Permission denied. Bind that controller, too, or run as root");
 	gnv_users_release(held);
 	assert_int_equal(gnv_users_hold_block(root, proc, makedev(259, 0), true, text, &unseen, &held), -EACCES);
-	assert_string_equal(text, "/dev/nvme1n5: Permission denied; bind that controller, too, or run as root");
+	assert_string_equal(text, "/dev/nvme1n5: Permission denied. Bind that controller, too, or run as root");
 	disk.error = 0;
 	disk.own = false;
 }
@@ -949,7 +949,7 @@ static void test_found_is_not_opened(void **state)
 	begin_exchange(true);
 	exchange.busy = true;
 	assert_int_equal(hold_loop(text), -EBUSY);
-	assert_non_null(strstr(text, ": it is mounted or open exclusively; stop its user first"));
+	assert_non_null(strstr(text, ": it is mounted or open exclusively. Stop its user first"));
 }
 
 /* What was compared cannot be opened by its descriptor, so it counts as used. */

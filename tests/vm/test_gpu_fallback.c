@@ -285,7 +285,7 @@ static void test_no_bar_export(void **state)
 		refuse(SEAM_EXPORT, errs[i], 1, 1000);
 		open_quick();
 		lands("vram+fwd");
-		said(i ? "bind it to vfio-pci" : "needs Linux 6.19 or newer");
+		said(i ? "Bind it to vfio-pci" : "Use Linux 6.19 or newer");
 		close_both();
 	}
 }

@@ -34,7 +34,7 @@ int gnv_amdgc_read(const char *sys, const char *bdf, struct gnv_amdgc *gc)
 	for (unsigned i = 0; i < 4; i++)
 		if (read_gc(sys, bdf, names[i], i == 3 ? 16 : 10, &value[i]))
 			return gnv_fail(-ENOENT,
-					"%s: the kernel does not show the GPU's table of blocks; load amdgpu, Linux 5.18 or newer",
+					"%s: the kernel does not show the GPU's table of blocks. Load amdgpu of Linux 5.18 or newer",
 					bdf);
 	*gc = (struct gnv_amdgc){ (unsigned)value[0], (unsigned)value[1], (unsigned)value[2], (uint32_t)value[3] };
 	return 0;
@@ -62,7 +62,7 @@ static int find(const char *debug, const char *bdf, char *dir, size_t size)
 	if (!dri && (errno == EACCES || errno == EPERM))
 		return gnv_fail(-EACCES, "%s: only root reads registers of a GPU", path);
 	if (!dri)
-		return gnv_fail(-ENOENT, "%s does not exist; mount debugfs (mount -t debugfs none " GNV_DEBUGFS ") and load amdgpu",
+		return gnv_fail(-ENOENT, "%s does not exist. Mount debugfs (mount -t debugfs none " GNV_DEBUGFS ") and load amdgpu",
 				path);
 	while (ret && (entry = readdir(dri))) {
 		snprintf(dir, size, "%s/%s", path, entry->d_name);
@@ -86,7 +86,7 @@ int gnv_amdregs_open(const char *debug, const char *bdf, struct gnv_amdregs *reg
 	if (regs->fd < 0 && (errno == EACCES || errno == EPERM))
 		return gnv_fail(-EACCES, "%s: only root, and not a kernel in lockdown, touches registers of a GPU", path);
 	if (regs->fd < 0)
-		return gnv_fail(-ENOENT, "%s: %s; it needs Linux 5.15 or newer", path, strerror(errno));
+		return gnv_fail(-ENOENT, "%s: %s. Use Linux 5.15 or newer", path, strerror(errno));
 	snprintf(path, sizeof(path), "%s/amdgpu_gfxoff", dir);
 	regs->gfxoff = open(path, O_RDWR | O_CLOEXEC);
 	if (regs->gfxoff >= 0 && pwrite(regs->gfxoff, &off, sizeof(off), 0) != sizeof(off)) {

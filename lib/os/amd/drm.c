@@ -44,7 +44,7 @@ struct gnv_drm {
 
 #define SYMBOL(name) { "amdgpu_" #name, offsetof(struct api, name), false },
 static const struct gnv_dl_symbol symbols[] = { FUNCTIONS(SYMBOL) { NULL, 0, false } };
-/* ROCm that TheRock built has a copy of its own under another name, and the runtime's address space is known to that one only. */
+/* ROCm built by TheRock has its own copy under another name, and only that copy knows the runtime's address space. */
 static const char *const files[] = { "librocm_sysdeps_drm_amdgpu.so.1", "libdrm_amdgpu.so.1", NULL };
 static const struct gnv_dl library = { "libdrm_amdgpu", "GPUNVME_DRM_LIBRARY", files, symbols };
 
@@ -70,9 +70,9 @@ int gnv_drm_open(const char *sys, const char *bdf, struct gnv_drm **out)
 	if (fd < 0)
 		goto free_drm;
 	ret = drm->api.device_initialize(fd, &major, &minor, &drm->dev);
-	close(fd); /* libdrm has made a descriptor of its own */
+	close(fd); /* libdrm has its own descriptor */
 	if (ret) {
-		ret = gnv_fail(-ENODEV, "%s: libdrm cannot use the GPU: %s; is it one of AMD, with amdgpu loaded?", bdf,
+		ret = gnv_fail(-ENODEV, "%s: libdrm cannot use the GPU: %s. Name an AMD GPU, and load amdgpu", bdf,
 			       strerror(abs(ret)));
 		goto free_drm;
 	}
@@ -116,8 +116,8 @@ static int reserve(size_t len, void **va)
 }
 
 /*
- * Reserve addresses and give them to a buffer in the GPU. What is free in the process may be taken there, or reserved (Linux
- * amdgpu_gem.c, amdgpu_gem_va_ioctl; amdgpu_vm.c, amdgpu_vm_bo_map: -EINVAL): others are tried, with those still reserved.
+ * Reserve addresses and give them to a buffer in the GPU. Free addresses of the process may be taken there, or reserved (Linux
+ * amdgpu_gem.c, amdgpu_gem_va_ioctl, and amdgpu_vm.c, amdgpu_vm_bo_map: -EINVAL). Then try others, with those still reserved.
  */
 static int map_anywhere(struct gnv_drm *drm, struct gnv_drm_bo *bo, uint64_t flags)
 {
@@ -164,7 +164,7 @@ static void drop(struct gnv_drm *drm, struct gnv_drm_bo *bo)
 
 static int kept(const struct gnv_drm_bo *bo, const char *why)
 {
-	return gnv_fail(-EBUSY, "amdgpu does not release %zu bytes: %s; a device that has them must stay open until the process ends",
+	return gnv_fail(-EBUSY, "amdgpu does not release %zu bytes: %s. A device that has them must stay open until the process ends",
 			bo->len, why);
 }
 
@@ -193,18 +193,18 @@ static int back_out(struct gnv_drm *drm, struct gnv_drm_bo *bo, int ret)
 	return undone ? undone : ret;
 }
 
-/* When memory is short the kernel gives less than was asked for, and does not say so: the host's, or what the CPU cannot see. */
+/* If memory is short, the kernel silently gives host memory, or memory that the CPU cannot access. */
 static int check_place(struct gnv_drm *drm, const struct gnv_drm_bo *bo)
 {
 	struct amdgpu_bo_info info = { 0 };
 	int ret = drm->api.bo_query_info(bo->bo, &info);
 
 	if (ret)
-		return gnv_fail(-EIO, "amdgpu does not tell where memory lies: %s", strerror(abs(ret)));
+		return gnv_fail(-EIO, "amdgpu does not report the place of memory: %s", strerror(abs(ret)));
 	if (info.preferred_heap == AMDGPU_GEM_DOMAIN_VRAM && info.alloc_flags & AMDGPU_GEM_CREATE_CPU_ACCESS_REQUIRED)
 		return 0;
 	return gnv_fail(-ENOMEM,
-			"the GPU has no %zu bytes that the CPU can see as well; enable a large BAR (Above 4G Decoding, Resizable "
+			"the GPU has no %zu bytes that the CPU can access as well. Enable a large BAR (Above 4G Decoding, Resizable "
 			"BAR) in the firmware, or free some of its memory",
 			bo->len);
 }
@@ -299,8 +299,8 @@ static int run_nop(struct gnv_drm *drm, amdgpu_context_handle ctx, const struct 
 }
 
 /*
- * Page table entries are what a command finds, and not before: what amdgpu imported lies nowhere until one names it, and of errors
- * of mapping and unmapping it does not tell (Linux amdgpu_gem.c, amdgpu_gem_va_update_vm). So an empty one runs after each.
+ * The kernel updates page table entries at the next command: amdgpu places imports only when a command uses them, and reports no
+ * errors of mapping and unmapping (Linux amdgpu_gem.c, amdgpu_gem_va_update_vm). So run an empty command after each.
  */
 static int settle(struct gnv_drm *drm, struct gnv_drm_bo *bo)
 {
@@ -345,11 +345,11 @@ static int import_failed(int ret)
 	if (ret == -EOPNOTSUPP || ret == -EINVAL || ret == -ENOSYS)
 		return gnv_fail(
 			-EOPNOTSUPP,
-			"amdgpu cannot import the BAR: a kernel before 7.1, or no way from the GPU to the device; use Linux "
+			"amdgpu cannot import the BAR: a kernel before 7.1, or no path from the GPU to the device. Use Linux "
 			"7.1 or newer, and slots below one switch or a root complex that forwards");
 	if (ret == -ENODEV)
 		return gnv_fail(
-			ret, "the BAR was revoked: its device was reset or does not decode memory; map it again when that is over");
+			ret, "the BAR was revoked: its device was reset or does not decode memory. Map it again after that");
 	return gnv_fail(ret == -ENOMEM ? ret : -EIO, "amdgpu cannot import the BAR: %s", strerror(abs(ret)));
 }
 

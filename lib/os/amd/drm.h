@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * GPU memory through libdrm_amdgpu, next to ROCm's runtime and in the same address space of the GPU: libdrm gives the same device
- * to all that open the same GPU in a process, and runtimes since ROCm 6 open theirs through it. gnv_kfd_owns() reports whether this
- * one did.
+ * GPU memory through libdrm_amdgpu, next to ROCm's runtime and in the same address space of the GPU. libdrm gives the same device
+ * to all users of one GPU in a process, and runtimes since ROCm 6 open theirs through it. gnv_kfd_owns() reports whether this
+ * runtime did.
  *
- * What is mapped here is not known to KFD. The kernel may move it when memory is short, and a kernel of the GPU that touches it
- * then faults: for a GPU that does nothing else.
+ * KFD does not know these mappings. If memory is short, the kernel may move them. A kernel of the GPU that uses one then faults. So
+ * use it only on a GPU without other work.
  */
 #ifndef GNV_OS_AMD_DRM_H
 #define GNV_OS_AMD_DRM_H
@@ -25,8 +25,8 @@ struct gnv_drm_bo {
 	size_t len;
 	int dmabuf;    /* of it */
 	bool foreign;  /* another device's, which the GPU has */
-	void *blind;   /* libdrm's; what lies at the address since that device went, or NULL */
-	bool uncached; /* on every GPU; else CDNA (gfx908, gfx90a, gfx94x) may cache it, whatever its mapping asks for */
+	void *blind;   /* libdrm's memory in place of a removed device, or NULL */
+	bool uncached; /* on every GPU. Otherwise CDNA (gfx908, gfx90a, gfx94x) may cache it in spite of its mapping */
 };
 
 /*
@@ -34,9 +34,9 @@ struct gnv_drm_bo {
  * Return: 0; -ENODEV no such GPU, no libdrm; -EACCES; -EOPNOTSUPP; gnv_fail() has the message.
  */
 int gnv_drm_open(const char *sys, const char *bdf, struct gnv_drm **drm);
-/* The same, if lanes of the runtime see what is mapped with it. @kfd_id: KFD's number of the GPU. -EOPNOTSUPP: they do not. */
+/* The same, if threads of the runtime can access its mappings. @kfd_id: KFD's number of the GPU. -EOPNOTSUPP: they cannot. */
 int gnv_drm_open_shared(const char *sys, const char *bdf, uint32_t kfd_id, struct gnv_drm **drm);
-void gnv_drm_close(struct gnv_drm *drm); /* what was made with it is gone */
+void gnv_drm_close(struct gnv_drm *drm); /* its buffers must be gone */
 
 /* Load the library, so that its file can be named. Return: 0; -ENODEV, -EOPNOTSUPP, with the message. */
 int gnv_drm_load(void);
@@ -48,37 +48,37 @@ int gnv_drm_open_node(const char *sys, const char *bdf);
 int gnv_drm_check(const char *sys, const char *bdf);
 
 /*
- * gnv_drm_host_bytes() - how much of a buffer of this GPU lies in memory of the host, by the kernel's word
- * @dmabuf: exported by the GPU's driver; stays the caller's
- * @bytes: 0: all of it lies in the GPU
- * Opens the render node anew and counts what the buffer adds to it. Return: 0; -EOPNOTSUPP nobody tells: no render node, another
- * driver's buffer, a kernel before 5.19.
+ * gnv_drm_host_bytes() - how much of a buffer of this GPU is in host memory, as the kernel reports it
+ * @dmabuf: exported by the GPU's driver, and still the caller's
+ * @bytes: 0: all of it is in the GPU
+ * Opens the render node anew and counts the bytes that the buffer adds. Return: 0; -EOPNOTSUPP it is not reported: no render node,
+ * another driver's buffer, a kernel before 5.19.
  */
 int gnv_drm_host_bytes(const char *sys, const char *bdf, int dmabuf, uint64_t *bytes);
 
-/* Was such a buffer made uncached, by the kernel's word? false also where nobody tells. */
+/* Whether the kernel reports such a buffer as uncached. Also false without a report. */
 bool gnv_drm_uncached(const char *sys, const char *bdf, int dmabuf);
 
 /* GPU memory that the GPU does not cache and the CPU can see, with a DMA-BUF of it. @len: in pages. Return: 0, -ENOMEM, -EIO. */
 int gnv_drm_alloc(struct gnv_drm *drm, size_t len, struct gnv_drm_bo *bo);
 
 /*
- * gnv_drm_import() - map what another driver exported, uncached
- * @dmabuf: the object's from now on, also when this fails
+ * gnv_drm_import() - map another driver's export, uncached
+ * @dmabuf: belongs to the object from now on, also after a failure
  * Return: 0; -ENODEV revoked; -EOPNOTSUPP the exporter or the kernel cannot; -ENOMEM; -EBUSY it failed half way and the kernel kept
  * its half: the device of the BAR must stay open; -EIO. gnv_fail() has the message.
  */
 int gnv_drm_import(struct gnv_drm *drm, int dmabuf, size_t len, struct gnv_drm_bo *bo);
 
 /*
- * gnv_drm_blind() - put memory of the host in the place of an import, whose device is going
- * Lanes that store there go on, and what they store goes nowhere. Without it their next store is a fault, for the kernel takes the
- * mapping away when the device is reset. Return: 0; -ENOMEM, -EIO: the mapping is as it was.
+ * gnv_drm_blind() - replace an import by host memory before its device goes
+ * Threads that store there go on, and their stores have no effect. Without it their next store faults, because the kernel removes
+ * the mapping when the device is reset. Return: 0; -ENOMEM, -EIO: the mapping is unchanged.
  */
 int gnv_drm_blind(struct gnv_drm *drm, struct gnv_drm_bo *bo);
 
 /*
- * gnv_drm_free() - undo either; no kernel of the GPU uses it any more
+ * gnv_drm_free() - undo either. No kernel of the GPU may use it any more
  * Return: 0; -EBUSY the kernel kept the mapping: everything stays as it is, and the device of a BAR must stay open.
  */
 int gnv_drm_free(struct gnv_drm *drm, struct gnv_drm_bo *bo);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Invariant: what was made is undone in reverse: access and mapping, handle, addresses. */
+/* Invariant: an allocation is undone in reverse order: access and mapping, handle, addresses. */
 #include "os/amd/hip.h"
 
 #include <errno.h>
@@ -56,7 +56,7 @@ static int load(const struct gnv_dl_symbol *names, struct gnv_hip_api *api, int 
 	int ret = gnv_hip_load(names, api);
 
 	if (!ret && api->version(version) != GNV_HIP_SUCCESS)
-		ret = gnv_fail(-EOPNOTSUPP, "HIP does not tell its version");
+		ret = gnv_fail(-EOPNOTSUPP, "HIP does not report its version");
 	return ret;
 }
 
@@ -74,7 +74,7 @@ int gnv_hip_load_6(const struct gnv_dl_symbol *names, struct gnv_hip_api *api)
 	if (ret)
 		return ret;
 	if (version < GNV_HIP_VERSION(6))
-		return gnv_fail(-EOPNOTSUPP, "HIP %d is too old for this library; use ROCm 6 or newer", version / GNV_HIP_VERSION(1));
+		return gnv_fail(-EOPNOTSUPP, "HIP %d is too old for this library. Use ROCm 6 or newer", version / GNV_HIP_VERSION(1));
 	return 0;
 }
 
@@ -93,7 +93,7 @@ int gnv_hip_find(const struct gnv_hip_api *api, const char *bdf, int *device)
 	char text[32];
 
 	if (error == GNV_HIP_NO_DEVICE || error == GNV_HIP_INVALID_DEVICE || (!error && !count))
-		return gnv_fail(-ENODEV, "HIP sees no AMD GPU; load amdgpu, and add your user to the group render");
+		return gnv_fail(-ENODEV, "HIP sees no AMD GPU. Load amdgpu, and add your user to the group render");
 	if (error)
 		return gnv_hip_failed(api, "GPUs cannot be counted", error);
 	for (i = 0; i < count; i++) {
@@ -102,7 +102,7 @@ int gnv_hip_find(const struct gnv_hip_api *api, const char *bdf, int *device)
 			return 0;
 		}
 	}
-	return gnv_fail(-ENODEV, "HIP does not see the GPU %s; HIP_VISIBLE_DEVICES or ROCR_VISIBLE_DEVICES hides it", bdf);
+	return gnv_fail(-ENODEV, "HIP does not see the GPU %s: HIP_VISIBLE_DEVICES or ROCR_VISIBLE_DEVICES hides it", bdf);
 }
 
 int gnv_hip_choose(const struct gnv_hip_api *api, int device, int *before)

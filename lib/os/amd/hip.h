@@ -20,16 +20,16 @@ struct gnv_hip_bytes {
 int gnv_hip_device(const char *bdf, int *device);
 
 /*
- * gnv_hip_version() - load HIP and ask for its version
+ * gnv_hip_version() - load HIP and get its version
  * @version: as hipRuntimeGetVersion() returns it: major * 10,000,000 + minor * 100,000 + patch
- * Return: 0; -ENODEV there is no HIP; -EOPNOTSUPP it does not say.
+ * Return: 0; -ENODEV there is no HIP; -EOPNOTSUPP it does not report it.
  */
 int gnv_hip_version(int *version);
 
 /*
- * gnv_hip_alloc() - memory of the GPU, and a DMA-BUF of it
- * @len: rounded up to what HIP hands out
- * Uncached is asked for. HIP 6 cannot, and HIP 7.2 says yes and forgets it: gnv_drm_uncached() tells what came of it.
+ * gnv_hip_alloc() - allocate memory of the GPU, and export a DMA-BUF of it
+ * @len: rounded up to the granularity of HIP
+ * It requests uncached memory. HIP 6 has none, and HIP 7.2 ignores the request: gnv_drm_uncached() reports the result.
  * Return: 0, -ENOMEM, -EOPNOTSUPP, -EIO; gnv_fail() has the message.
  */
 int gnv_hip_alloc(int device, size_t len, struct gnv_hip_bytes *bytes);

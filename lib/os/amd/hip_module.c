@@ -36,7 +36,7 @@ static const struct gnv_dl_symbol symbols[] = {
 	{ NULL, 0, false },
 };
 
-/* What the thread had before. */
+/* The thread's earlier state. */
 struct turn {
 	int device, mode;
 };
@@ -61,7 +61,7 @@ static void leave(const struct gnv_hip_module *m, struct turn *before)
 	m->api.capture_mode(&before->mode);
 }
 
-/* Of the library's code. HIP names what it cannot use by many errors. */
+/* Report unusable code of the library. HIP has many errors for that. */
 static int unusable(const struct gnv_hip_module *m, const char *what, int error)
 {
 	const int ret = gnv_hip_failed(&m->api, what, error);
@@ -136,7 +136,7 @@ static int check_stream(const struct gnv_hip_module *m, void *stream)
 		return gnv_hip_failed(&m->api, "the stream", error);
 	if (device == m->device)
 		return 0;
-	return gnv_fail(-EXDEV, "the stream belongs to another GPU than HIP's number %d; call hipSetDevice(%d) before hipStreamCreate()",
+	return gnv_fail(-EXDEV, "the stream belongs to another GPU than HIP's number %d. Call hipSetDevice(%d) before hipStreamCreate()",
 			m->device, m->device);
 }
 
@@ -152,7 +152,7 @@ static int launch(const struct gnv_hip_module *m, void *stream, unsigned kernel,
 	return error ? gnv_hip_failed(&m->api, "a kernel on the stream", error) : 0;
 }
 
-/* hipStreamLegacy is NULL: asked for its GPU HIP takes the number 1 for an address (clr hip_stream.cpp, hipStreamGetDevice). */
+/* hipStreamLegacy is NULL: to find its GPU, HIP would use the number 1 as an address (clr hip_stream.cpp, hipStreamGetDevice). */
 int gnv_hip_module_enqueue(const struct gnv_hip_module *m, void *stream, unsigned kernel, uint32_t groups,
 			   uint32_t group_lanes, const void *args)
 {

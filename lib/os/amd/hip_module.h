@@ -13,7 +13,7 @@ struct gnv_hip_module;
  * gnv_hip_module_open() - load a code object into HIP
  * @bdf:   of the GPU
  * @elf:   the code object for it, constant memory
- * @name:  of its kernels that will be launched; at most GNV_HIP_KERNELS_MAX
+ * @name:  of its kernels that will be launched, at most GNV_HIP_KERNELS_MAX
  * Return: 0; -ENODEV, as gnv_hip_device(); -EOPNOTSUPP HIP is older than 6, lacks a function or cannot use the code; -ENOMEM; -EIO.
  * gnv_fail() has the message.
  */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* HIP's functions, and what all users of them do. For hip.c and hip_module.c only. */
+/* HIP's functions, and common steps of their users. For hip.c and hip_module.c only. */
 #ifndef GNV_OS_AMD_HIP_TABLE_H
 #define GNV_OS_AMD_HIP_TABLE_H
 
@@ -8,7 +8,7 @@
 #include "os/amd/uapi/hip.h"
 #include "os/linux/dl.h"
 
-/* A user has those that it names to gnv_hip_load(); the others are not set. */
+/* A user gets the functions that it names to gnv_hip_load(). The others are not set. */
 struct gnv_hip_api {
 	gnv_hip_count_fn *count;
 	gnv_hip_version_fn *version;
@@ -57,7 +57,7 @@ int gnv_hip_failed(const struct gnv_hip_api *api, const char *what, int error);
 /* HIP's number of the GPU at a PCI address. Needs count, bus_id and error. Return: as gnv_hip_device(). */
 int gnv_hip_find(const struct gnv_hip_api *api, const char *bdf, int *device);
 
-/* This thread uses that GPU from now on; *before: the one that it had. Needs current, choose and error. Return: 0, -EIO. */
+/* Choose a GPU for this thread. *before: the earlier one. Needs current, choose and error. Return: 0, -EIO. */
 int gnv_hip_choose(const struct gnv_hip_api *api, int device, int *before);
 
 /* This thread uses that GPU again. Needs choose and last_error. */

@@ -16,7 +16,7 @@
 #include "util/log.h"
 
 #define LISTED 8u /* GPUs in a sentence */
-#define CLOCK_HZ 100000000u /* of every GPU whose runtime is too old to tell */
+#define CLOCK_HZ 100000000u /* of every GPU whose runtime is too old to report it */
 
 #define SYMBOL(name) { "hsa_" #name, offsetof(struct gnv_hsa_api, name), false },
 static const struct gnv_dl_symbol symbols[] = {
@@ -44,7 +44,7 @@ static int start_runtime(struct gnv_hsa *gpu)
 
 	if (status == HSA_STATUS_ERROR_OUT_OF_RESOURCES)
 		return gnv_fail(-ENODEV,
-				"the HSA runtime finds no AMD GPU (0x1008); load amdgpu, and let this user open /dev/kfd and "
+				"the HSA runtime finds no AMD GPU (0x1008). Load amdgpu, and let this user open /dev/kfd and "
 				"/dev/dri/renderD* (group render)");
 	return status == HSA_STATUS_SUCCESS ? 0 : gnv_hsa_refused(gpu, status, -ENODEV, "the runtime does not start");
 }
@@ -118,9 +118,9 @@ static int choose_agent(struct gnv_hsa *gpu, struct search *s, const char *which
 	if (status != HSA_STATUS_SUCCESS)
 		return gnv_hsa_refused(gpu, status, -ENODEV, "its agents cannot be listed");
 	if (!s->gpus || !s->has_cpu)
-		return gnv_fail(-ENODEV, "the HSA runtime finds no AMD GPU; see /sys/class/kfd/kfd/topology and the group render");
+		return gnv_fail(-ENODEV, "the HSA runtime finds no AMD GPU. Check /sys/class/kfd/kfd/topology and the group render");
 	if (!s->found)
-		return gnv_fail(-ENODEV, "there is no GPU 'hsa:%s': the HSA runtime knows %u:%s%s; choose one of them", which, s->gpus,
+		return gnv_fail(-ENODEV, "there is no GPU 'hsa:%s': the HSA runtime knows %u:%s%s. Choose one of them", which, s->gpus,
 				s->list, s->gpus > LISTED ? " ..." : "");
 	return 0;
 }
@@ -189,8 +189,8 @@ static bool usable(const struct gnv_hsa *gpu, hsa_amd_memory_pool_t pool, uint32
 }
 
 /*
- * Of two kinds of fine-grained memory gfx94x caches the plain one for reading and writing, and of the extended one its lines are
- * probed for (Linux gmc_v9_0.c: MTYPE_RW, MTYPE_CC); other GPUs take the one that is fine-grained for the whole system.
+ * Of two kinds of fine-grained memory, gfx94x caches the plain one for reading and writing. It probes for lines of the extended one
+ * (Linux gmc_v9_0.c: MTYPE_RW, MTYPE_CC). Other GPUs use the one that is fine-grained for the whole system.
  */
 static bool is_better(const struct gnv_hsa *gpu, uint32_t flags)
 {

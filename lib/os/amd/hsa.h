@@ -2,8 +2,8 @@
 /*
  * AMD GPUs through ROCm's HSA runtime (libhsa-runtime64), loaded when the first GPU is opened.
  *
- * Compiled only where its headers are (GNV_WITH_HSA). One struct gnv_hsa is one GPU with one queue of packets. Any thread may call;
-* functions return 0 or a negative errno with a message.
+ * Compiled only where its headers are (GNV_WITH_HSA). One struct gnv_hsa is one GPU with one queue of packets. Any thread may call.
+ * Functions return 0 or a negative errno with a message.
  */
 #ifndef GNV_OS_AMD_HSA_H
 #define GNV_OS_AMD_HSA_H
@@ -24,13 +24,13 @@ struct gnv_hsa_info {
 	char name[64];	     /* of the product */
 	char bdf[16];	     /* PCI address */
 	uint32_t node;	     /* KFD's */
-	uint32_t width;	     /* lanes of a wave */
-	uint64_t clock_hz;   /* of the clock that lanes read */
+	uint32_t width;	     /* threads of a wave */
+	uint64_t clock_hz;   /* of the clock that threads read */
 	uint64_t vram;	     /* bytes of its largest pool */
-	uint32_t version;    /* the minor one of AMD's extensions of HSA, as the runtime has them; 0: unknown */
+	uint32_t version;    /* the minor one of AMD's extensions of HSA, as the runtime has them, or 0: unknown */
 	bool uncached;	     /* the runtime knows uncached memory */
-	bool data_pool;	     /* has memory in which lanes see what others write while they run */
-	uint32_t GNV_MMIO *hdp_flush; /* register that makes the CPU's writes to VRAM visible, mapped; or NULL */
+	bool data_pool;	     /* has memory in which running threads see stores of others */
+	uint32_t GNV_MMIO *hdp_flush; /* register that makes the CPU's writes to VRAM visible, mapped, or NULL */
 };
 
 /*
@@ -46,19 +46,19 @@ const struct gnv_hsa_info *gnv_hsa_info(const struct gnv_hsa *gpu);
 bool gnv_hsa_writes_back(const struct gnv_hsa *gpu);
 
 /*
- * gnv_hsa_alloc() - memory of the GPU, zeroed
- * @data: lanes see in it what others write while they run (uncached or fine-grained); else it is theirs, and cached
+ * gnv_hsa_alloc() - allocate zeroed memory of the GPU
+ * @data: running threads see stores of others in it (uncached or fine-grained). Otherwise it is cached
  * @cpu:  set to whether the CPU reaches it at the same address
  * Return: 0; -EOPNOTSUPP the GPU has no such memory; -ENOMEM.
  */
 int gnv_hsa_alloc(struct gnv_hsa *gpu, size_t len, bool data, void **ptr, bool *cpu);
 void gnv_hsa_free(struct gnv_hsa *gpu, void *ptr);
-/* What such memory, or any of the runtime's, is to the caches, by its own word: "uncached", "fine-grained", ... */
+/* The cache behaviour of such memory, or of any memory of the runtime, as it reports it: "uncached", "fine-grained", ... */
 const char *gnv_hsa_kind(struct gnv_hsa *gpu, const void *ptr);
 
 /*
- * gnv_hsa_host_alloc() - memory of the host that no copy of HIP's makes cached: the runtime's own, which it does not lock again
- * It is zeroed, and visible to the lanes once it is locked as below.
+ * gnv_hsa_host_alloc() - allocate host memory that copies by HIP do not make cached: the runtime's own, which it never locks again
+ * It is zeroed, and visible to the threads once it is locked by gnv_hsa_lock().
  * Return: 0; -ENOMEM; -EIO; -EOPNOTSUPP no device could have its pages.
  */
 int gnv_hsa_host_alloc(struct gnv_hsa *gpu, size_t len, void **ptr);
@@ -72,9 +72,9 @@ int gnv_hsa_export(struct gnv_hsa *gpu, void *ptr, size_t len, int *fd, uint64_t
 void gnv_hsa_export_close(struct gnv_hsa *gpu, int fd);
 
 /*
- * Memory of the host, in whole pages, becomes visible to the lanes of every GPU of the runtime, uncached. Once for each GPU that
- * uses it, with the same address and length. @locked: NULL: it is the runtime's own (hipHostMalloc), is not unlocked, and stays
- * visible until its owner frees it. Return: 0; -ENOMEM, -EIO, -ERANGE; -EOPNOTSUPP it is not coherent.
+ * Make host memory, in whole pages, visible to the threads of every GPU of the runtime, uncached. Call it once for each GPU, with
+ * the same address and length. @locked: NULL: it is the runtime's own (hipHostMalloc), is not unlocked, and stays visible until its
+ * owner frees it. Return: 0; -ENOMEM, -EIO, -ERANGE; -EOPNOTSUPP it is not coherent.
  */
 int gnv_hsa_lock(struct gnv_hsa *gpu, void *cpu, size_t len, uint64_t *lane, struct gnv_hsa_locked **locked);
 void gnv_hsa_unlock(struct gnv_hsa *gpu, struct gnv_hsa_locked *locked);
@@ -86,49 +86,49 @@ void gnv_hsa_unlock(struct gnv_hsa *gpu, struct gnv_hsa_locked *locked);
  */
 int gnv_hsa_renew(struct gnv_hsa *gpu, const struct gnv_hsa_locked *only);
 
-/* Memory of another driver by its DMA-BUF. Return: 0; -EOPNOTSUPP the runtime takes only what amdgpu exported; -EIO. */
+/* Import memory of another driver by its DMA-BUF. Return: 0; -EOPNOTSUPP the runtime takes only what amdgpu exported; -EIO. */
 int gnv_hsa_import(struct gnv_hsa *gpu, int fd, size_t len, uint64_t *lane);
 int gnv_hsa_unimport(struct gnv_hsa *gpu, uint64_t lane); /* Return: 0; -EBUSY it is still mapped */
 
 /*
- * gnv_hsa_pointer() - whose memory is this?
- * @cpu: the CPU's address of it, or NULL; @lane: the lanes'; @cached: they may see old lines of it while they run
+ * gnv_hsa_pointer() - find the owner and the addresses of memory
+ * @cpu: the CPU's address, or NULL. @lane: the threads' address. @cached: running threads may see old lines of it
  * Return: 0 this GPU's; -ENOENT the host's; -EXDEV another GPU's; -ERANGE it leaves its allocation; -EOPNOTSUPP of
  * another driver's or process's, or of hipMemMap().
  */
 int gnv_hsa_pointer(struct gnv_hsa *gpu, void *ptr, size_t len, void **cpu, uint64_t *lane, bool *cached);
 
 /*
- * gnv_hsa_reach() - can waves of this GPU access memory of the runtime's, or memory that it has locked?
- * @lane: address for the waves; @cached: of a kernel in a stream, as of mem_reach (gpu/gpu.h)
+ * gnv_hsa_reach() - whether waves of this GPU can access memory of the runtime, or memory that it has locked
+ * @lane: address for the waves. @cached: of a kernel in a stream, as of mem_reach (gpu/gpu.h)
  * Return: 0; -ENOENT the runtime does not know it; -EXDEV another GPU's, or the host's that this GPU was not given; -ERANGE.
  */
 int gnv_hsa_reach(struct gnv_hsa *gpu, uint64_t lane, size_t len, bool *cached);
 
 /*
- * gnv_hsa_watch() - call alloc->freed, which is set, when the allocation that holds an address is freed
- * gnv_hsa_unwatch() - when it returns alloc->freed is not running, and will not be called
- * What alloc->freed does ends without either of them.
+ * gnv_hsa_watch() - call alloc->freed, which is set, when the allocation of an address is freed
+ * gnv_hsa_unwatch() - stop that. After it returns, alloc->freed is not running, and will not be called
+ * alloc->freed must not wait for either of them.
  * Return: 0; -ENOENT it is not the runtime's.
  */
 int gnv_hsa_watch(struct gnv_hsa *gpu, const void *ptr, struct gnv_alloc *alloc);
 void gnv_hsa_unwatch(struct gnv_hsa *gpu, struct gnv_alloc *alloc);
 
 /*
- * Copy out of and into the GPU's memory; words of 4 and 8 bytes that are aligned arrive whole. `from` may be constant.
- * Return: 0; -EIO, also when it does not happen within 10 s, for example while kernels fill the GPU.
+ * Copy from and to the GPU's memory. Aligned words of 4 and 8 bytes are copied whole. `from` may be constant.
+ * Return: 0; -EIO, also if the copy takes longer than 10 s, for example while kernels fill the GPU.
  */
 int gnv_hsa_peek(struct gnv_hsa *gpu, void *to, uint64_t lane, size_t len);
 int gnv_hsa_poke(struct gnv_hsa *gpu, uint64_t lane, const void *from, size_t len);
 
 /*
- * gnv_hsa_fence() - an empty packet with acquire and release of system scope
- * Stores of waves that have ended go to memory, and what the GPU's caches hold is dropped. It needs no compute unit, and waits
- * for a kernel that gnv_hsa_run() runs. Return: 0; -ETIMEDOUT, -EIO as gnv_hsa_run().
+ * gnv_hsa_fence() - run an empty packet with acquire and release of system scope
+ * Stores of waves that have ended go to memory, and the GPU's caches are invalidated. It needs no compute unit, and waits for a
+ * kernel of gnv_hsa_run(). Return: 0; -ETIMEDOUT, -EIO as gnv_hsa_run().
  */
 int gnv_hsa_fence(struct gnv_hsa *gpu);
 
-/* Load a code object for this GPU; once. It must stay in memory. Return: 0, -EOPNOTSUPP. */
+/* Load a code object for this GPU. Call it once. The object must stay in memory. Return: 0, -EOPNOTSUPP. */
 int gnv_hsa_load(struct gnv_hsa *gpu, const void *elf, size_t len);
 
 /* One run of a kernel. */
@@ -137,24 +137,23 @@ struct gnv_hsa_job {
 	const void *args;
 	size_t args_len;
 	uint32_t lanes;
-	uint32_t group; /* lanes of a work-group */
+	uint32_t group; /* threads of a work-group */
 	uint32_t timeout_ms;
-	bool (*gets_on)(void *ctx); /* asked after that time: may it run as long again? NULL: no */
+	bool (*gets_on)(void *ctx); /* called after that time: may it run as long again? NULL: no */
 	void *ctx;
 };
 
 /*
  * gnv_hsa_run() - make locked memory uncached again, as gnv_hsa_renew(), run a kernel and wait
  * Return: 0; -ETIMEDOUT it did not end in time: from now on every run returns -EIO; -ENOENT no such kernel; -EINVAL the arguments
- * do not fit; -EIO the GPU reported an error; what gnv_hsa_renew() returns. After a memory fault or a reset nothing of this
- * process runs on the GPU any more, and
-* all that would need it here returns -EIO.
+ * do not fit; -EIO the GPU reported an error; errors of gnv_hsa_renew(). After a memory fault or a reset nothing of this process
+ * runs on the GPU any more, and all calls that need the GPU return -EIO.
  */
 int gnv_hsa_run(struct gnv_hsa *gpu, const struct gnv_hsa_job *job);
 
 /*
- * Return: 0; -EIO, with its message: nothing may be asked of the GPU, because it has faulted, or because a kernel never ended,
- * which is all that is seen of the second fault in a process.
+ * Return: 0; -EIO, with its message: the GPU cannot be used, because it has faulted, or because a kernel never ended, which is the
+ * only sign of a second fault in a process.
  */
 int gnv_hsa_usable(const struct gnv_hsa *gpu);
 

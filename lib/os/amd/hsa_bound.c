@@ -153,8 +153,8 @@ static int make(struct gnv_hsa *gpu, const struct gnv_hsa_call *call, uint32_t m
 static int late(const struct gnv_hsa *gpu)
 {
 	return gnv_fail(-EIO,
-			"GPU %s: the runtime did not copy within %u ms: it does so by a kernel, which finds no free compute unit while "
-			"others fill the GPU, or the GPU hangs; leave some units free while kernels run",
+			"GPU %s: the runtime did not copy within %u ms: other kernels leave no free compute unit for its copy kernel, or "
+			"the GPU hangs. Leave some units free while kernels run",
 			gpu->info.bdf, gpu->bound.ms);
 }
 

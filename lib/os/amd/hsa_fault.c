@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Memory faults. The runtime tells of one to the whole process, by handlers that cannot be taken back, and ends the process where
- * none takes it. So there is one handler for all GPUs that are open. It takes a fault only while a kernel of the library runs on
- * that GPU; with one of somebody else's what the runtime does is right. So with a reset of the GPU, which it tells alike.
+ * Memory faults. The runtime reports one to the whole process, by handlers that cannot be removed, and ends the process if no
+ * handler takes it. So there is one handler for all open GPUs. It takes a fault only while a kernel of the library runs on that
+ * GPU. With another kernel the runtime's action is right. The same goes for a reset of the GPU, which is reported alike.
  *
- * The driver stops every queue of this process on that GPU, and those that come later. Copies by the GPU would never end either. A
- * GPU that has faulted stays in the list when it is closed, so that a later open of it fails.
+ * The driver stops every queue of this process on that GPU, also later ones. Copies by the GPU would never end either. A GPU that
+ * has faulted stays in the list when it is closed, so that a later open of it fails.
  *
- * It also tells, by the thread that frees, of memory that the driver does not free (Runtime::FreeMemory), and ends the process
- * unless a handler takes that. Of the library's own memory it is taken: the memory is lost, and nothing else.
+ * The runtime also reports memory that the driver does not free, in the thread that frees it (Runtime::FreeMemory), and ends the
+ * process unless a handler takes that. The handler takes it for the library's own memory: the memory is lost, and nothing else.
  *
-* Only the first fault of a process is reported (ROCr, Runtime::VMFaultHandler): it ends the watch for all GPUs.
+ * Only the first fault of a process is reported (ROCr, Runtime::VMFaultHandler): it ends the watch for all GPUs.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -90,7 +90,7 @@ int gnv_hsa_faulted(const struct gnv_hsa *gpu, const char *kernel)
 
 	if (broken == GNV_HSA_WAS_RESET)
 		return gnv_fail(-EIO,
-				"GPU %s: its driver has reset it (dmesg says why), and %s with it; restart the program, because nothing more "
+				"GPU %s: its driver has reset it (dmesg says why), and %s with it. Restart the program, because nothing more "
 				"of it runs on this GPU",
 				gpu->info.bdf, kernel);
 	if (broken != (int)HSA_STATUS_ERROR_MEMORY_FAULT)
@@ -99,7 +99,7 @@ int gnv_hsa_faulted(const struct gnv_hsa *gpu, const char *kernel)
 		snprintf(where, sizeof(where), "memory at 0x%llx", (unsigned long long)at);
 	return gnv_fail(-EIO,
 			"GPU %s: %s accessed %s that is not mapped to the GPU (status 0x2b): it was freed or unmapped while in "
-			"use, or it was never mapped to this GPU (memory of another GPU or process); free memory after the kernels "
+			"use, or it was never mapped to this GPU (memory of another GPU or process). Free memory after the kernels "
 			"that use it, and restart the program, because the driver runs nothing more of it on this GPU",
 			gpu->info.bdf, kernel, where);
 }
@@ -110,5 +110,5 @@ int gnv_hsa_usable(const struct gnv_hsa *gpu)
 		return -EIO;
 	if (!__atomic_load_n(&gpu->stuck, __ATOMIC_ACQUIRE))
 		return 0;
-	return gnv_fail(-EIO, "GPU %s: an earlier kernel or fence failed or never ended; close the GPU and open it again", gpu->info.bdf);
+	return gnv_fail(-EIO, "GPU %s: an earlier kernel or fence failed or never ended. Close the GPU and open it again", gpu->info.bdf);
 }

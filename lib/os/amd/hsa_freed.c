@@ -13,7 +13,7 @@
 #include "util/bits.h"
 #include "util/log.h"
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* protects watched; held while they are called */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* protects watched. Held while they are called */
 static struct gnv_alloc *watched;
 
 static bool is_watched(uintptr_t base)
@@ -74,7 +74,7 @@ void gnv_hsa_unwatch(struct gnv_hsa *gpu, struct gnv_alloc *alloc)
 			;
 		*link = alloc->next;
 		alloc->watched = false;
-		if (!is_watched(alloc->base)) /* refused where it is being freed: then tell() finds nobody */
+		if (!is_watched(alloc->base)) /* refused while it is freed: then tell() finds no entry */
 			gpu->api.amd_deregister_deallocation_callback((void *)alloc->base, tell);
 	}
 	pthread_mutex_unlock(&lock);

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Memory of the host for the lanes.
+ * Host memory for threads of the GPU.
  *
- * Where waves do not reach the L2 of their GPU the pages must be uncached. Locked into the fine-grained pool they are. A copy
- * of HIP's from or to pageable memory locks them as coarse-grained, which makes them cached for good: the runtime sets an
- * attribute of pages (libhsakmt fmm.c, fmm_register_mem_svm_api; Linux kfd_svm.c, svm_range_apply_attrs), and unlocking takes
- * nothing back. Memory of the runtime's own it does not lock (hsakmt_fmm_register_memory: not a userptr when one is expected),
- * so that HIP stages its copies.
+ * If waves bypass the L2 of their GPU, the pages must be uncached. Pages that are locked into the fine-grained pool are. A copy by
+ * HIP from or to pageable memory locks them as coarse-grained, which makes them cached for good: the runtime sets an attribute of
+ * pages (libhsakmt fmm.c, fmm_register_mem_svm_api, and Linux kfd_svm.c, svm_range_apply_attrs), and unlocking does not restore it.
+ * The runtime does not lock its own memory (hsakmt_fmm_register_memory: not a userptr when one is expected), so HIP stages its
+ * copies.
  *
- * The runtime's own memory has private anonymous pages, of which KFD has a userptr (fmm_allocate_host_gpu; MemoryRegion's
- * constructor does not set NonPaged for memory of the host). So VFIO, IOMMUFD and io_uring pin it like any other. With
+ * The runtime's own memory has private anonymous pages, of which KFD has a userptr (fmm_allocate_host_gpu, and MemoryRegion's
+ * constructor does not set NonPaged for host memory). So VFIO, IOMMUFD and io_uring pin it like any other memory. With
  * HSA_USERPTR_FOR_PAGED_MEM=0 it is the driver's, mapped as PFNs, which they refuse.
  */
 #include <errno.h>
@@ -38,7 +38,7 @@ int gnv_hsa_host_alloc(struct gnv_hsa *gpu, size_t len, void **ptr)
 	}
 	gnv_hsa_pool_free(gpu, *ptr);
 	return gnv_fail(-EOPNOTSUPP,
-			"GPU %s: the runtime's memory of the host cannot be shared with a controller; unset HSA_USERPTR_FOR_PAGED_MEM",
+			"GPU %s: the runtime's memory of the host cannot be shared with a controller. Unset HSA_USERPTR_FOR_PAGED_MEM",
 			gpu->info.bdf);
 }
 
@@ -104,8 +104,8 @@ static int share_locked(struct gnv_hsa *gpu, void *cpu, size_t len, uint64_t *la
 		return -ERANGE;
 	if (info.global_flags & HSA_AMD_MEMORY_POOL_GLOBAL_FLAG_COARSE_GRAINED && !gnv_hsa_writes_back(gpu))
 		return gnv_fail(-EOPNOTSUPP,
-				"%p is host memory that GPU %s caches, so kernels and the drive could see old data of each other; "
-				"allocate it with hipHostMalloc(..., hipHostMallocCoherent), or set HIP_HOST_COHERENT=1",
+				"%p is host memory that GPU %s caches, so kernels and the drive could see old data of each other. "
+				"Allocate it with hipHostMalloc(..., hipHostMallocCoherent), or set HIP_HOST_COHERENT=1",
 				cpu, gpu->info.bdf);
 	*lane = (uintptr_t)info.agentBaseAddress + (size_t)((char *)cpu - (char *)info.hostBaseAddress);
 	for (i = 0; able && i < count; i++)
@@ -225,9 +225,9 @@ int gnv_hsa_renew(struct gnv_hsa *gpu, const struct gnv_hsa_locked *only)
 		failed = lock_pages(gpu, locked->cpu, locked->len, &lane);
 		if (!failed)
 			gpu->api.amd_memory_unlock(locked->cpu);
-		else if (!ret) /* the others all the same */
-			ret = gnv_fail(failed, "%zu bytes at %p cannot be made uncached again; were they unmapped before gpunvme_mem_free() "
-					       "or gpunvme_mem_cache_forget()?", locked->len, locked->cpu);
+		else if (!ret) /* go on with the others */
+			ret = gnv_fail(failed, "%zu bytes at %p cannot be made uncached again. Call gpunvme_mem_free() or "
+					       "gpunvme_mem_cache_forget() before they are unmapped", locked->len, locked->cpu);
 	}
 	pthread_mutex_unlock(&gpu->locked_lock);
 	return ret;

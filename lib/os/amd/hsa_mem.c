@@ -25,7 +25,7 @@ static int no_data_pool(const struct gnv_hsa *gpu)
 {
 	if (gnv_hsa_is(gpu, "gfx12"))
 		return gnv_fail(-EOPNOTSUPP,
-				"GPU %s has no memory for data that running lanes see: a GPU of its kind (gfx12) needs uncached memory, which "
+				"GPU %s has no memory for data that running threads see. A GPU of its kind (gfx12) needs uncached memory, which "
 				"ROCm has from 7.2 on",
 				gpu->info.bdf);
 	return gnv_fail(-EOPNOTSUPP,
@@ -64,7 +64,7 @@ int gnv_hsa_alloc(struct gnv_hsa *gpu, size_t len, bool data, void **ptr, bool *
 	return fill(gpu, *ptr, len);
 }
 
-/* A copy that is under way, and that nobody waits for, may use it. */
+/* A copy that is under way, and no longer waited for, may use it. */
 void gnv_hsa_free(struct gnv_hsa *gpu, void *ptr)
 {
 	if (!gnv_hsa_bound_left(gpu))
@@ -89,7 +89,7 @@ int gnv_hsa_export(struct gnv_hsa *gpu, void *ptr, size_t len, int *fd, uint64_t
 	hsa_status_t status = HSA_STATUS_ERROR;
 
 	if (!gpu->api.export_v1 && !gpu->api.export_v2)
-		return gnv_fail(-EOPNOTSUPP, "this HSA runtime is too old to export memory as a DMA-BUF; ROCm 6 does");
+		return gnv_fail(-EOPNOTSUPP, "this HSA runtime is too old to export memory as a DMA-BUF. Use ROCm 6");
 	if (gpu->api.export_v2)
 		status = gpu->api.export_v2(ptr, len, fd, offset, GNV_HSA_EXPORT_PCIE);
 	if (status != HSA_STATUS_SUCCESS && gpu->api.export_v1)
@@ -136,9 +136,10 @@ int gnv_hsa_within(const hsa_amd_pointer_info_t *info, const void *base, const v
 }
 
 /*
- * May lanes that run see old lines of memory with these flags? By what the kernel makes of them (Linux gmc_v9_0.c,
- * gmc_v9_0_get_coherence_flags; gmc_v10_0_get_vm_pte, gmc_v11_0, gmc_v12_0): uncached is so everywhere, and the runtime shows it as
- * KERNARG_INIT. Fine-grained is uncached on gfx906 and RDNA2 and 3 only; gfx908, gfx90a and gfx94x cache it, gfx12 too.
+ * Whether running threads may see old lines of memory with these flags, by the kernel's use of them (Linux gmc_v9_0.c,
+ * gmc_v9_0_get_coherence_flags, gmc_v10_0_get_vm_pte, gmc_v11_0, gmc_v12_0). Uncached memory is uncached everywhere, and the
+ * runtime shows it as KERNARG_INIT. Fine-grained memory is uncached on gfx906 and RDNA2 and 3 only. gfx908, gfx90a, gfx94x and
+ * gfx12 cache it.
  */
 bool gnv_hsa_may_cache(const struct gnv_hsa *gpu, uint32_t flags)
 {
@@ -161,16 +162,16 @@ int gnv_hsa_pointer(struct gnv_hsa *gpu, void *ptr, size_t len, void **cpu, uint
 	    gnv_hsa_is_cpu(gpu, info.agentOwner))
 		return -ENOENT;
 	if (info.type != HSA_EXT_POINTER_TYPE_HSA)
-		return gnv_fail(-EOPNOTSUPP, "%p is memory of a GPU that was imported or mapped in pieces; use what hipMalloc() gives",
+		return gnv_fail(-EOPNOTSUPP, "%p is memory of a GPU that was imported or mapped in pieces. Use memory of hipMalloc()",
 				ptr);
 	if (info.agentOwner.handle != gpu->agent.handle)
-		return gnv_fail(-EXDEV, "%p is memory of another GPU than %s; register it with the GPU that it belongs to", ptr,
+		return gnv_fail(-EXDEV, "%p is memory of another GPU than %s. Register it with the GPU that it belongs to", ptr,
 				gpu->info.bdf);
 	if (gnv_hsa_within(&info, info.agentBaseAddress, ptr, len))
 		return -ERANGE;
 	*lane = (uintptr_t)ptr;
 	*cached = gnv_hsa_may_cache(gpu, info.global_flags);
-	/* The runtime has an address of the host's for what the host does not reach, too. */
+	/* The runtime has a host address also for memory that the host cannot access. */
 	*cpu = NULL;
 	if (info.hostBaseAddress && gpu->cpu_reaches)
 		*cpu = (char *)info.hostBaseAddress + ((char *)ptr - (char *)info.agentBaseAddress);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Running kernels: one packet at a time, each waited for.
- * Invariant: arguments and signal are not touched while a kernel may use them; after one that never ended they never are.
+ * Invariant: arguments and signal are not touched while a kernel may use them. After a kernel that never ended they never are.
  */
 #include <errno.h>
 #include <string.h>
@@ -17,7 +17,7 @@
 static void queue_failed(hsa_status_t status, hsa_queue_t *queue, void *ctx)
 {
 	struct gnv_hsa *gpu = ctx;
-	int none = 0; /* a fault that was told first says more */
+	int none = 0; /* an earlier fault is more precise */
 
 	(void)queue;
 	__atomic_compare_exchange_n(&gpu->broken, &none, (int)status, false, __ATOMIC_RELEASE, __ATOMIC_RELAXED);
@@ -45,7 +45,10 @@ destroy_queue:
 	return gnv_hsa_refused(gpu, status, -ENOMEM, "no memory for the arguments of kernels");
 }
 
-/* Ends what may still run. After a fault ROCr up to 6.4 would never return (AqlQueue::ExceptionHandler leaves its part undone). */
+/*
+ * End the queue and its running kernels. After a fault ROCr up to 6.4 would never return (AqlQueue::ExceptionHandler leaves its
+ * part undone).
+ */
 int gnv_hsa_queue_close(struct gnv_hsa *gpu)
 {
 	const struct gnv_hsa_call call = { GNV_HSA_DESTROY_QUEUE, NULL, NULL, 0 };
@@ -104,8 +107,8 @@ static int find_kernel(struct gnv_hsa *gpu, const char *name, struct kernel *ker
 }
 
 /*
- * What code objects from version 5 on may want after the explicit arguments, by LLVM's AMDGPU usage: how many groups, their size,
- * and that of the last one.
+ * Hidden arguments of code objects from version 5 on, after the explicit ones, by LLVM's AMDGPU usage: the number of groups, their
+ * size, and that of the last one.
  */
 struct hidden {
 	uint32_t groups[3];
@@ -114,7 +117,7 @@ struct hidden {
 	uint64_t reserved[2];
 	uint64_t offset[3];
 	uint16_t dimensions;
-	uint8_t none[190]; /* what only runtimes of languages know */
+	uint8_t none[190]; /* for runtimes of languages only */
 };
 _Static_assert(sizeof(struct hidden) == 256, "layout of the arguments");
 
@@ -204,7 +207,7 @@ static int wait_for_end(struct gnv_hsa *gpu, const struct gnv_hsa_job *job)
 	}
 }
 
-/* Since the last run HIP may have copied memory that this kernel uses. The packet's acquire drops what L2 has of it. */
+/* Since the last run HIP may have copied memory that this kernel uses. The packet's acquire drops its lines in L2. */
 static int run_locked(struct gnv_hsa *gpu, const struct gnv_hsa_job *job)
 {
 	struct kernel kernel = { 0, 0, 0, 0 };

@@ -63,7 +63,7 @@ typedef hsa_status_t gnv_hsa_export_end(int fd);
 #define GNV_HSA_POOL_UNCACHED 8u
 #define GNV_HSA_EXT_VERSION_MINOR ((hsa_system_info_t)0x208)
 #define GNV_HSA_UNCACHED_SINCE 15u /* minor version of AMD's extensions: ROCm 7.2. Version 7 ignores the flag */
-#define GNV_HSA_EVENT_RESET ((hsa_amd_event_type_t)1) /* HSA_AMD_GPU_HW_EXCEPTION_EVENT; its agent is where that of a fault is */
+#define GNV_HSA_EVENT_RESET ((hsa_amd_event_type_t)1) /* HSA_AMD_GPU_HW_EXCEPTION_EVENT */
 #define GNV_HSA_EVENT_NOT_FREED ((hsa_amd_event_type_t)2) /* HSA_AMD_GPU_MEMORY_ERROR_EVENT */
 #define GNV_HSA_AGENT_CLOCK ((hsa_agent_info_t)0xa016)
 #define GNV_HSA_POOL_EXTENDED_FINE 8u /* global flag: fine-grained, atomics at system scope at the device only */
@@ -91,15 +91,15 @@ struct gnv_hsa_call {
 /* A thread that makes such calls. */
 struct gnv_hsa_bound {
 	pthread_t thread;
-	pthread_mutex_t lock; /* protects what follows */
+	pthread_mutex_t lock; /* protects the next fields */
 	pthread_cond_t changed;
 	struct gnv_hsa_call call;
 	hsa_status_t status;
-	bool busy;    /* it is in use; with `begun`, a caller waits for the call */
+	bool busy;    /* it is in use. With `begun`, a caller waits for the call */
 	bool begun;   /* the thread has a call to make, or makes it */
-	bool left;    /* nobody waits for it any more */
+	bool left;    /* no thread waits for it any more */
 	bool quit;
-	uint32_t ms;  /* GNV_HSA_BOUND_MS; tests have less time */
+	uint32_t ms;  /* GNV_HSA_BOUND_MS. Tests have less time */
 	void *bounce; /* host memory that the runtime knows */
 };
 
@@ -113,13 +113,13 @@ struct gnv_hsa {
 	hsa_agent_t cpu;
 	bool cpu_reaches;	      /* all memory of the GPU is also the CPU's, by a large BAR */
 	hsa_amd_memory_pool_t local;  /* of the GPU, cached */
-	hsa_amd_memory_pool_t data;   /* of the GPU, fine-grained; or as local */
+	hsa_amd_memory_pool_t data;   /* of the GPU, fine-grained, or as local */
 	hsa_amd_memory_pool_t host;   /* fine-grained memory of the host */
 	hsa_amd_memory_pool_t kernarg; /* for arguments of kernels */
 	hsa_queue_t *queue;
 	hsa_executable_t executable;
 	bool loaded;
-	pthread_mutex_t lock; /* protects what follows, and the queue: one kernel at a time */
+	pthread_mutex_t lock; /* protects the next fields, and the queue: one kernel at a time */
 	void *args;
 	hsa_signal_t done;
 	bool stuck; /* atomic: a kernel never ended */
@@ -141,7 +141,7 @@ struct gnv_hsa_locked {
 
 #define GNV_HSA_ARGS_MAX 1024u
 
-/* What the runtime rounds allocations up to (ROCr, MemoryRegion::Allocate). */
+/* Granularity of the runtime's allocations (ROCr, MemoryRegion::Allocate). */
 #define GNV_HSA_PAGE 4096u
 
 /* The sentence for a status of the runtime. Returns `ret`. */
@@ -152,7 +152,7 @@ bool gnv_hsa_is(const struct gnv_hsa *gpu, const char *gfx);
 
 bool gnv_hsa_is_cpu(const struct gnv_hsa *gpu, hsa_agent_t agent);
 
-/* hsa_mem.c, of memory of the GPU: may lanes see old lines of it while they run? */
+/* hsa_mem.c, of memory of the GPU: may running threads see old lines of it? */
 bool gnv_hsa_may_cache(const struct gnv_hsa *gpu, uint32_t flags);
 
 /* hsa_mem.c: does memory of the runtime's that begins at `base` hold all of this? Return: 0; -ERANGE, with its message. */
@@ -166,11 +166,12 @@ int gnv_hsa_queue_close(struct gnv_hsa *gpu);
 /* hsa_bound.c, for a GPU with its pools. */
 int gnv_hsa_bound_start(struct gnv_hsa *gpu);
 void gnv_hsa_bound_stop(struct gnv_hsa *gpu); /* no call is left */
-bool gnv_hsa_bound_left(struct gnv_hsa *gpu); /* a call is under way that nobody waits for: it uses memory of the GPU */
+bool gnv_hsa_bound_left(struct gnv_hsa *gpu); /* a call is under way that no thread waits for. It uses memory of the GPU */
 
 /*
- * Return: 0, and *status is what the runtime answered; with its message: -EIO it did not within `ms`, and may come to it later;
- * -EBUSY it was not asked, because an earlier call is left so.
+ * Return: 0, with the runtime's result in *status; with its message: -EIO no result within `ms`, and the call may still happen
+ * later;
+ * -EBUSY the call was not made, because an earlier one is left so.
  */
 int gnv_hsa_bounded(struct gnv_hsa *gpu, const struct gnv_hsa_call *call, uint32_t ms, hsa_status_t *status);
 
@@ -178,7 +179,7 @@ int gnv_hsa_bounded(struct gnv_hsa *gpu, const struct gnv_hsa_call *call, uint32
 void gnv_hsa_fault_watch(struct gnv_hsa *gpu);
 void gnv_hsa_fault_unwatch(struct gnv_hsa *gpu);
 
-/* Memory of a pool, or NULL; where the driver keeps it, it is lost. */
+/* Free memory of a pool, or NULL. If the driver keeps it, it is lost. */
 void gnv_hsa_pool_free(struct gnv_hsa *gpu, void *ptr);
 
 /* Return: 0; -EIO, with its message about `kernel`: a memory fault or a reset ended all that this process does with the GPU. */

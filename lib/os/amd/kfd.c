@@ -37,19 +37,19 @@ static int open_node(void)
 	int fd = open(GNV_KFD_NODE, O_RDWR | O_CLOEXEC), ret;
 
 	if (fd < 0 && errno == ENOENT)
-		return gnv_fail(-ENODEV, GNV_KFD_NODE " does not exist; load amdgpu, with CONFIG_HSA_AMD");
+		return gnv_fail(-ENODEV, GNV_KFD_NODE " does not exist. Load amdgpu, with CONFIG_HSA_AMD");
 	if (fd < 0 && (errno == EACCES || errno == EPERM))
-		return gnv_fail(-EACCES, GNV_KFD_NODE ": no permission; add your user to the group render");
+		return gnv_fail(-EACCES, GNV_KFD_NODE ": no permission. Add your user to the group render");
 	if (fd < 0)
 		return gnv_fail(-errno, GNV_KFD_NODE ": cannot open: %s", strerror(errno));
 	ret = call(fd, GNV_KFD_GET_VERSION, &version);
 	if (ret) {
 		close(fd);
-		return gnv_fail(ret, GNV_KFD_NODE " does not tell its version: %s", strerror(-ret));
+		return gnv_fail(ret, GNV_KFD_NODE " does not report its version: %s", strerror(-ret));
 	}
 	if (version.major != MAJOR) {
 		close(fd);
-		return gnv_fail(-EOPNOTSUPP, GNV_KFD_NODE " speaks version %u.%u; this library knows version %d", version.major,
+		return gnv_fail(-EOPNOTSUPP, GNV_KFD_NODE " speaks version %u.%u, but this library knows version %d", version.major,
 				version.minor, MAJOR);
 	}
 	return fd;
@@ -69,24 +69,24 @@ static int import_failed(uint32_t gpu_id, int ret)
 {
 	switch (-ret) {
 	case ENOTTY:
-		return gnv_fail(-EOPNOTSUPP, "this kernel's KFD imports no DMA-BUFs; use Linux 7.1 or newer");
+		return gnv_fail(-EOPNOTSUPP, "this kernel's KFD imports no DMA-BUFs. Use Linux 7.1 or newer");
 	case EOPNOTSUPP:
 		return gnv_fail(-EOPNOTSUPP,
-				"the exporter refuses GPU %u: a kernel before 7.1, or the BAR cannot be reached peer to peer; use "
+				"the exporter refuses GPU %u: a kernel before 7.1, or the BAR cannot be reached peer to peer. Use "
 				"Linux 7.1 or newer, and slots below one switch or a root complex that forwards",
 				gpu_id);
 	case EINVAL:
 		return gnv_fail(-EINVAL,
-				"KFD refuses the BAR for GPU %u: an unknown GPU, an address in use, or no way from the GPU to the "
-				"device; put both below one switch or root complex",
+				"KFD refuses the BAR for GPU %u: an unknown GPU, an address in use, or no path from the GPU to the "
+				"device. Put both below one switch or root complex",
 				gpu_id);
 	case ENODEV:
 		return gnv_fail(-ENODEV,
-				"GPU %u has no address space in this process, or the BAR was revoked; initialise the ROCm runtime "
+				"GPU %u has no address space in this process, or the BAR was revoked. Initialise the ROCm runtime "
 				"first, and do not reset the device meanwhile",
 				gpu_id);
 	case EBADF:
-		return gnv_fail(-EBADF, "KFD belongs to the process that opened it; open the GPU after fork(), not before");
+		return gnv_fail(-EBADF, "KFD belongs to the process that opened it. Open the GPU after fork(), not before");
 	case ENOMEM:
 		return gnv_fail(-ENOMEM, "the kernel has no memory for a mapping to GPU %u", gpu_id);
 	default:
@@ -99,11 +99,11 @@ static int map_failed(uint32_t gpu_id, int ret)
 	if (ret == -ENODEV)
 		return gnv_fail(
 			-ENODEV,
-			"the BAR was revoked while it was mapped to GPU %u: its device was reset or does not decode memory; "
-			"map it again when that is over",
+			"the BAR was revoked while it was mapped to GPU %u: its device was reset or does not decode memory. "
+			"Map it again after that",
 			gpu_id);
 	if (ret == -EINVAL)
-		return gnv_fail(-EINVAL, "KFD cannot map the BAR to GPU %u: the address is taken; leave address space free",
+		return gnv_fail(-EINVAL, "KFD cannot map the BAR to GPU %u: the address is taken. Leave address space free",
 				gpu_id);
 	return gnv_fail(ret, "KFD cannot map the BAR to GPU %u: %s", gpu_id, strerror(-ret));
 }
@@ -127,7 +127,7 @@ static int free_handle(const struct gnv_kfd_map *map)
 
 static int kept(const struct gnv_kfd_map *map, int ret)
 {
-	return gnv_fail(-EBUSY, "GPU %u does not let go of a BAR: %s; the device must stay open until the process ends",
+	return gnv_fail(-EBUSY, "GPU %u does not release a BAR: %s. The device must stay open until the process ends",
 			map->gpu_id, strerror(-ret));
 }
 
@@ -142,7 +142,7 @@ static void drop(struct gnv_kfd_map *map)
 	map->kfd = map->dmabuf = -1;
 }
 
-/* With the node open: addresses, handle, mapping. What fails leaves the earlier ones to drop(). */
+/* With the node open: addresses, handle, mapping. After a failure, drop() undoes the earlier ones. */
 static int import_at(struct gnv_kfd_map *map)
 {
 	struct gnv_kfd_import_dmabuf arg = { .gpu_id = map->gpu_id, .dmabuf = (uint32_t)map->dmabuf };
@@ -230,10 +230,10 @@ int gnv_kfd_owns(uint32_t gpu_id, int drm_fd)
 	ret = call(kfd, GNV_KFD_ACQUIRE_VM, &arg);
 	close(kfd);
 	if (ret == -EBUSY)
-		return gnv_fail(-EBUSY, "the ROCm runtime does not use libdrm's address space of GPU %u; ROCm 6 or newer does",
+		return gnv_fail(-EBUSY, "the ROCm runtime does not use libdrm's address space of GPU %u. Use ROCm 6 or newer",
 				gpu_id);
 	if (ret == -EINVAL)
-		return gnv_fail(-EINVAL, "KFD knows no GPU %u for this render node; give the container both nodes of the same GPU",
+		return gnv_fail(-EINVAL, "KFD knows no GPU %u for this render node. Give the container both nodes of the same GPU",
 				gpu_id);
-	return ret ? gnv_fail(ret, "KFD does not tell whose address space GPU %u uses: %s", gpu_id, strerror(-ret)) : 0;
+	return ret ? gnv_fail(ret, "KFD does not report the address space of GPU %u: %s", gpu_id, strerror(-ret)) : 0;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Calls to the kernel's compute driver (/dev/kfd) without ROCm's runtime, in the same process: it lets a GPU reach the BAR of
- * another device. The runtime's own import asks AMDKFD_IOC_GET_DMABUF_INFO first, which refuses what amdgpu did not export; the
-* ioctls after it do not.
+ * Calls to the kernel's compute driver (/dev/kfd) without ROCm's runtime, in the same process: they map another device's BAR to a
+ * GPU. The runtime's own import first calls AMDKFD_IOC_GET_DMABUF_INFO, which refuses DMA-BUFs of other drivers than amdgpu. The
+ * ioctls after it accept them.
  *
  * The GPU's address space must be that of the runtime, so the runtime is initialised first.
  */
@@ -39,16 +39,17 @@ struct gnv_kfd_map {
 int gnv_kfd_import(uint32_t gpu_id, int dmabuf, size_t len, struct gnv_kfd_map *map);
 
 /*
- * gnv_kfd_blind() - put memory of the host in the place of a mapping, whose device has just been reset
- * The kernel has stopped the queues of this process then, and tries to start them again; it cannot while a mapping leads to what
- * is gone (Linux amdgpu_amdkfd_gpuvm.c, amdgpu_amdkfd_gpuvm_restore_process_bos). Lanes go on, and what they store goes nowhere.
- * Return: 0; -EBUSY the kernel kept the mapping; another negative errno: nothing is mapped, and lanes that store there fault.
+ * gnv_kfd_blind() - replace a mapping by host memory after its device was reset
+ * The kernel has then stopped the queues of this process, and tries to start them again. It cannot while a mapping points to the
+ * removed memory (Linux amdgpu_amdkfd_gpuvm.c, amdgpu_amdkfd_gpuvm_restore_process_bos). Threads go on, and their stores have no
+ * effect. Return: 0; -EBUSY the kernel kept the mapping; another negative errno: nothing is mapped, and threads that store there
+ * fault.
  */
 int gnv_kfd_blind(struct gnv_kfd_map *map);
 
 /*
- * gnv_kfd_release() - undo it; no kernel of the GPU uses the mapping any more
-* Call it before the device that exported the DMA-BUF is closed: else the GPU's queues of this process never run again.
+ * gnv_kfd_release() - undo it. No kernel of the GPU may use the mapping any more
+ * Call it before the device that exported the DMA-BUF is closed. Otherwise the GPU's queues of this process never run again.
  * Return: 0; -EBUSY the kernel kept the mapping: everything stays as it is, and that device must stay open.
  */
 int gnv_kfd_release(struct gnv_kfd_map *map);

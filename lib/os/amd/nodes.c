@@ -14,7 +14,7 @@
 #define HEAP_PUBLIC 1
 #define HEAP_PRIVATE 2
 
-/* The number after `key` in a file of lines "key value"; 0 where there is none. */
+/* The number after `key` in a file of lines "key value", or 0. */
 static uint64_t property(const char *path, const char *key)
 {
 	FILE *file = fopen(path, "re");
@@ -66,7 +66,7 @@ static void device_path(char *path, size_t size, const char *sys, const char *bd
 	snprintf(path, size, "%s/bus/pci/devices/%s/%s", sys, bdf, file);
 }
 
-/* KFD adds the number of a partition to the address that it tells (Linux kfd_topology.c, kfd_topology_add_device). */
+/* KFD adds the number of a partition to the address that it reports (Linux kfd_topology.c, kfd_topology_add_device). */
 void gnv_kfd_card(const char *sys, const char *bdf, char card[GNV_BDF_BYTES])
 {
 	char path[PATH_MAX], text[32], *dot;
@@ -96,7 +96,7 @@ static void read_memory(const char *sys, struct gnv_gpu_node *gpu)
 		if (heap == HEAP_PUBLIC)
 			gpu->visible += size;
 	}
-	/* Of memory that is visible in part KFD says only how much there is; the display driver says both. */
+	/* KFD reports only the size of partly visible memory. The display driver reports both. */
 	gnv_kfd_card(sys, gpu->bdf, card);
 	device_path(path, sizeof(path), sys, card, "mem_info_vis_vram_total");
 	if (!gpu->visible && !gnv_sysfs_read(path, text, sizeof(text)))

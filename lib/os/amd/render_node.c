@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the render node of a GPU tells by itself, without libdrm. */
+/* Reports of the render node of a GPU, without libdrm. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -43,10 +43,10 @@ int gnv_drm_open_node(const char *sys, const char *bdf)
 
 	find_render_node(sys, bdf, path, sizeof(path));
 	if (!path[0])
-		return gnv_fail(-ENODEV, "%s has no render node; load amdgpu for it", bdf);
+		return gnv_fail(-ENODEV, "%s has no render node. Load amdgpu for it", bdf);
 	fd = open(path, O_RDWR | O_CLOEXEC);
 	if (fd < 0 && (errno == EACCES || errno == EPERM))
-		return gnv_fail(-EACCES, "%s: no permission; add your user to the group render", path);
+		return gnv_fail(-EACCES, "%s: no permission. Add your user to the group render", path);
 	return fd < 0 ? gnv_fail(-ENODEV, "%s: cannot open: %s", path, strerror(errno)) : fd;
 }
 
@@ -60,7 +60,7 @@ int gnv_drm_check(const char *sys, const char *bdf)
 	return 0;
 }
 
-/* What the kernel says of the buffers that were opened by this descriptor. */
+/* Read the kernel's report about the buffers that were opened by this descriptor. */
 static int read_host_bytes(int fd, uint64_t *bytes)
 {
 	char path[48], text[4096];

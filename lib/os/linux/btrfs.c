@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The tree of chunks, as BTRFS_IOC_TREE_SEARCH gives it (linux/btrfs.h; fs/btrfs/ioctl.c, btrfs_ioctl_tree_search(), copy_to_sk()):
+ * The tree of chunks, as BTRFS_IOC_TREE_SEARCH gives it (linux/btrfs.h, fs/btrfs/ioctl.c, btrfs_ioctl_tree_search(), copy_to_sk()):
  * items of linux/btrfs_tree.h as they are on the drive, little-endian. An extent of FIEMAP may be of two chunks, because fs/btrfs
- * merges those whose addresses go on (emit_fiemap_extent()), and the devices' may not.
+ * merges extents whose addresses continue (emit_fiemap_extent()), and the devices' may not.
  */
 #include "os/linux/btrfs.h"
 
@@ -36,7 +36,7 @@ static int asked(const char *path)
 {
 	if (errno == EPERM)
 		return gnv_fail(-EACCES, "%s: only root may read where btrfs has it on its devices", path);
-	return gnv_fail(-errno, "%s: btrfs does not tell where on its devices it lies: %s", path, strerror(errno));
+	return gnv_fail(-errno, "%s: btrfs does not report its place on the devices: %s", path, strerror(errno));
 }
 
 /* btrfs_sysfs_add_fs_devices(): a link for each device that is there, by its name in sysfs, those of a seed among them. */
@@ -73,7 +73,7 @@ static int find_device(const char *sys, int fd, struct gnv_btrfs *b)
 		return several(b->path);
 	snprintf(path, sizeof(path), "%s/%s/dev", folder, name);
 	if (gnv_sysfs_read(path, text, sizeof(text)) || sscanf(text, "%u:%u", &major_of, &minor_of) != 2)
-		return gnv_fail(-EOPNOTSUPP, "%s: sysfs does not tell which device its btrfs is on", b->path);
+		return gnv_fail(-EOPNOTSUPP, "%s: sysfs does not report the device of its btrfs", b->path);
 	b->dev = makedev(major_of, minor_of);
 	return 0;
 }
@@ -130,7 +130,7 @@ static int take(struct gnv_btrfs *b, const struct btrfs_ioctl_search_header *ite
 	return keep(b, &chunk);
 }
 
-/* Take the items of one result, from *from on; then *from is past them. */
+/* Take the items of one result, from *from on, and move *from past them. */
 static int take_all(struct gnv_btrfs *b, const struct btrfs_ioctl_search_args *args, uint64_t *from)
 {
 	struct btrfs_ioctl_search_header item;
@@ -219,7 +219,7 @@ int gnv_btrfs_extent(void *ctx, uint64_t pos, uint64_t at, uint64_t len)
 	while (!ret && len) {
 		c = find(b, at);
 		if (c && !c->whole)
-			return gnv_fail(-EOPNOTSUPP, "%s has a btrfs profile that cannot be mapped; use the profile single or dup", b->path);
+			return gnv_fail(-EOPNOTSUPP, "%s has a btrfs profile that cannot be mapped. Use the profile single or dup", b->path);
 		if (!c || at - c->first >= c->bytes)
 			return damaged(b->path);
 		part = gnv_min(len, c->bytes - (at - c->first));

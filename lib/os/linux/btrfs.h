@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the kernel tells of a file on btrfs (FIEMAP) are addresses of a space of the file system's own, which its chunks are parts
- * of. Where each chunk lies on a device stands in its tree of chunks, which root may ask for.
+ * The addresses of a file on btrfs (FIEMAP) are in a space of the file system, which is divided into chunks. The tree of chunks has
+ * the place of each chunk on a device. Root may read it.
  */
 #ifndef GNV_OS_LINUX_BTRFS_H
 #define GNV_OS_LINUX_BTRFS_H
@@ -26,18 +26,18 @@ struct gnv_btrfs {
 };
 
 /*
- * gnv_btrfs_open() - the device and the chunks of the file system that a file is on
+ * gnv_btrfs_open() - find the device and the chunks of a file's file system
  * @sys: "/sys" but in tests
- * @b:   set on success; path, fn and ctx stay the caller's
+ * @b:   set on success. path, fn and ctx belong to the caller
  * Return: 0; -EOPNOTSUPP it lies on several devices; -EACCES not root; -EUCLEAN its chunks make no sense; -ENOMEM; of the ioctls.
  */
 int gnv_btrfs_open(const char *sys, int fd, const char *path, gnv_os_extent_fn *fn, void *ctx, struct gnv_btrfs *b);
 void gnv_btrfs_close(struct gnv_btrfs *b);
 
 /*
- * gnv_btrfs_extent() - one extent of FIEMAP, handed on as one for each chunk; a gnv_os_extent_fn, whose context is the struct
+ * gnv_btrfs_extent() - pass one extent of FIEMAP on, as one extent for each chunk. A gnv_os_extent_fn, whose context is the struct
  * gnv_btrfs
- * Return: 0; what b->fn answered; -EOPNOTSUPP it is striped; -EUCLEAN no chunk has it.
+ * Return: 0; the result of b->fn; -EOPNOTSUPP it is striped; -EUCLEAN no chunk has it.
  */
 int gnv_btrfs_extent(void *b, uint64_t pos, uint64_t at, uint64_t len);
 

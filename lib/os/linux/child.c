@@ -26,7 +26,7 @@
 
 extern char **environ;
 
-/* Descriptors as the program has them, in the order of what is done. */
+/* The descriptors of the program, in the order of the actions. */
 static int say_files(posix_spawn_file_actions_t *files, int talk, int given)
 {
 	int ret = posix_spawn_file_actions_addopen(files, 0, "/dev/null", O_RDONLY, 0);
@@ -44,7 +44,7 @@ static int say_files(posix_spawn_file_actions_t *files, int talk, int given)
 	return ret;
 }
 
-/* A group of its own: what a terminal sends to the program that uses the library is not for it. */
+/* Its own group: signals of a terminal to the user's program must not reach it. */
 static int say_signals(posix_spawnattr_t *attr)
 {
 	sigset_t none, all;

@@ -13,7 +13,9 @@
 
 struct gnv_child {
 	int talk; /* this end of the connection */
-	/* Linux pidfd_open(2): a number may be another process's once the program waits for all of its children. -1: it has ended. */
+	/*
+	 * Linux pidfd_open(2): a number may be another process's once the program waits for all of its children. -1: it has ended.
+	 */
 	int pidfd;
 };
 
@@ -22,7 +24,7 @@ enum gnv_child_end { GNV_CHILD_EXITED, GNV_CHILD_SIGNALLED, GNV_CHILD_KILLED, GN
 
 /*
  * gnv_child_start() - run a program
- * @argv: its arguments, which end with NULL; argv[0] is its path
+ * @argv: its arguments, which end with NULL. argv[0] is its path
  * Return: 0; -ENOENT: there is no such program; -EPERM: this process has more rights than its user (set-user-ID), and that
  * user chose the environment; another negative errno; gnv_fail() has the error message.
  */
@@ -42,7 +44,7 @@ int gnv_child_go(const struct gnv_child *child);
  */
 enum gnv_child_end gnv_child_finish(struct gnv_child *child, unsigned ms);
 
-/* A variable of the environment, unless this process has more rights than its user; or NULL. */
+/* A variable of the environment, or NULL. Always NULL if this process has more rights than its user. */
 const char *gnv_child_variable(const char *name);
 
 /* For the program: */

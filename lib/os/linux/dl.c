@@ -18,7 +18,7 @@ static int open_library(const struct gnv_dl *dl, void **handle)
 	if (named && *named) {
 		*handle = dlopen(named, RTLD_NOW | RTLD_LOCAL);
 		if (!*handle)
-			return gnv_fail(-ENODEV, "%s cannot be loaded: %s; %s names it", dl->what, dlerror(), dl->variable);
+			return gnv_fail(-ENODEV, "%s cannot be loaded: %s. %s names it", dl->what, dlerror(), dl->variable);
 		return 0;
 	}
 	for (unsigned load = 0; load < 2; load++) { /* first the one that the program has loaded: two would not know each other */
@@ -28,7 +28,7 @@ static int open_library(const struct gnv_dl *dl, void **handle)
 				return 0;
 		}
 	}
-	return gnv_fail(-ENODEV, "%s is not installed here; install it, or name its file in %s", dl->what, dl->variable);
+	return gnv_fail(-ENODEV, "%s is not installed here. Install it, or name its file in %s", dl->what, dl->variable);
 }
 
 int gnv_dl_load(const struct gnv_dl *dl, void *table)
@@ -39,7 +39,7 @@ int gnv_dl_load(const struct gnv_dl *dl, void *table)
 
 	for (symbol = dl->symbols; !ret && symbol->name; symbol++)
 		if (!symbol->optional && !dlsym(handle, symbol->name))
-			ret = gnv_fail(-EOPNOTSUPP, "%s has no %s(); it is too old or another library", dl->what, symbol->name);
+			ret = gnv_fail(-EOPNOTSUPP, "%s has no %s(): it is too old or another library", dl->what, symbol->name);
 	for (symbol = dl->symbols; !ret && symbol->name; symbol++) {
 		void *function = dlsym(handle, symbol->name);
 

@@ -10,7 +10,7 @@
 int gnv_dmabuf_dup(int fd, int *own);
 void gnv_dmabuf_close(int fd);
 
-/* The name of its exporter, as fdinfo has it; "" if the kernel does not report it. */
+/* The name of its exporter, as fdinfo has it, or "" if the kernel does not report it. */
 void gnv_dmabuf_exporter(int fd, char *name, size_t size);
 
 /* Return: 0; -EINVAL it is nothing that has a size. */

@@ -64,9 +64,10 @@ static void add_block(struct gnv_nodes *nodes, const char *name)
 }
 
 /*
- * A namespace has a disk, "nvme0n1", and a generic device, "ng0n1". With multipath on, the one that only one controller can have
- * names its disk after the subsystem and its generic device after the controller (Linux, nvme_alloc_ns() and nvme_add_ns_cdev() of
- * drivers/nvme/host/core.c); the second number and the folder, that of the controller or of the subsystem, they always share.
+ * A namespace has a disk, "nvme0n1", and a generic device, "ng0n1". With multipath on, a namespace that only one controller can
+ * have names its disk after the subsystem and its generic device after the controller (Linux, nvme_alloc_ns() and
+ * nvme_add_ns_cdev() of drivers/nvme/host/core.c). They always share the second number and the folder, of the controller or of the
+ * subsystem.
  */
 struct sibling {
 	const char *prefix;
@@ -150,7 +151,7 @@ static bool one_subsystem(const char *a, const char *b)
 	return compare(a, ".", b, ".", "serial") > 0 && compare(a, ".", b, ".", "subsysnqn") > 0;
 }
 
-/* As Linux' multipath: within a subsystem the NSID tells, unless an identifier says otherwise. */
+/* As Linux' multipath: within a subsystem the NSID identifies it, unless an identifier differs. */
 static bool one_namespace(const char *folder_a, const char *a, const char *folder_b, const char *b)
 {
 	static const char *const identifiers[] = { "uuid", "nguid", "eui" };
@@ -237,7 +238,7 @@ static bool is_zero(const uint8_t *id, size_t len)
 	return !len;
 }
 
-/* As compare(), of what the controller says. */
+/* As compare(), with the controller's identifier. */
 static int compare_with(const char *folder, const char *entry, const char *attribute, const uint8_t *own, size_t len)
 {
 	char text[NAME_BYTES];
@@ -347,7 +348,7 @@ int gnv_drive_block_nodes(struct gnv_nodes *nodes, uint64_t dev)
 	return nodes->short_of_memory ? gnv_fail(-ENOMEM, "out of memory") : 0;
 }
 
-/* A partition has no queue; its disk is the folder above. */
+/* A partition has no queue. Its disk is the folder above. */
 bool gnv_drive_zeroes(const char *sys, uint64_t dev)
 {
 	static const char *const places[] = { "queue", "../queue" };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The nodes by which a drive can be used: disks, their partitions, their generic nodes (ngXnY) and its own (nvmeX); and those of
-* every disk of another controller that is one of its namespaces.
+ * The nodes of a drive: disks, their partitions, their generic nodes (ngXnY) and its own (nvmeX). Also those of every disk of
+ * another controller that is one of its namespaces.
  *
  * Two disks are one namespace when their controllers report the same subsystem and serial number, and the disks the same identifier
  * (UUID, NGUID, EUI64), or the same NSID, and no different identifier. Linux shows no identifiers of the models that it knows to
@@ -31,8 +31,8 @@ int gnv_drive_nodes(struct gnv_nodes *nodes, const struct gnv_pci *pci);
 int gnv_drive_twin_nodes(struct gnv_nodes *nodes, const struct gnv_identity *drive);
 
 /*
- * A block device, first, its partitions, and its generic node for commands; of a whole disk also those of other
- * controllers, where it has several. Return: as gnv_drive_nodes().
+ * A block device, first, its partitions, and its generic node for commands. For a whole disk also those of other controllers, if it
+ * has several. Return: as gnv_drive_nodes().
  */
 int gnv_drive_block_nodes(struct gnv_nodes *nodes, uint64_t dev);
 

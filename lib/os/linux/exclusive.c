@@ -29,7 +29,7 @@ static void close_quietly(int fd)
 
 /*
  * A file system may respond late (NFS, FUSE), and fork() must not wait for that. So a file is opened without the lock, and
- * once more, by its descriptor, with it. What is opened exclusively cannot be opened twice.
+ * once more, by its descriptor, with it. A file that was opened exclusively cannot be opened twice.
  */
 static int open_once(const char *path, int flags)
 {
@@ -83,12 +83,12 @@ static int open_failed(const struct gnv_pci *pci, const struct gnv_opened *node,
 {
 	if (err == EBUSY)
 		return gnv_fail(-EBUSY,
-				"%s is in use: %s is mounted or open exclusively, perhaps in a container; stop its user first",
+				"%s is in use: %s is mounted or open exclusively, perhaps in a container. Stop its user first",
 				pci->bdf, node->name);
 	if (err == ENOENT)
 		return gnv_fail(-ENOENT,
-				"%s: its disk %s is missing from this /dev, so its users are unknown; run this where /dev is "
-				"complete, for example outside of a container",
+				"%s: its disk %s is missing from this /dev, so its users are unknown. Run this with a complete /dev, for "
+				"example outside of a container",
 				pci->bdf, node->name);
 	return gnv_fail(-err, "%s: whether %s is in use is unknown: %s", pci->bdf, node->name, strerror(err));
 }
@@ -122,7 +122,7 @@ static int check_opened(const struct gnv_nodes *nodes, const char *proc, const s
 	if (unseen && nodes->count)
 		return gnv_fail(
 			-EACCES,
-			"%s: %u processes could not be looked at, and one may have it open; run as root, with CAP_SYS_PTRACE",
+			"%s: %u processes could not be checked, and one may have it open. Run as root, with CAP_SYS_PTRACE",
 			pci->bdf, unseen);
 	return 0;
 }
@@ -197,12 +197,12 @@ static int hold_disk(const struct gnv_nodes *nodes, struct gnv_hold *hold, char 
 	if (fd >= 0 && is_of(fd, disk))
 		return 0;
 	if (fd >= 0)
-		snprintf(text, GNV_USERS_TEXT, "%s is another file in this /dev; do it where /dev is complete", disk->name);
+		snprintf(text, GNV_USERS_TEXT, "%s is another file in this /dev. Run this with a complete /dev", disk->name);
 	else if (err == EBUSY)
-		snprintf(text, GNV_USERS_TEXT, "%s is mounted or open exclusively, perhaps in a container; stop its user first", disk->name);
+		snprintf(text, GNV_USERS_TEXT, "%s is mounted or open exclusively, perhaps in a container. Stop its user first", disk->name);
 	else
 		snprintf(text, GNV_USERS_TEXT, "whether %s is in use is unknown: %s", nodes->count ? disk->name : "its disk",
-			 err == EACCES || err == EPERM ? "no permission to read it; run as root, or give this user that right" : strerror(err));
+			 err == EACCES || err == EPERM ? "no permission to read it. Run as root, or give this user that right" : strerror(err));
 	return fd >= 0 ? -ENOENT : -err;
 }
 
@@ -212,8 +212,8 @@ int gnv_users_held(const struct gnv_hold *hold)
 }
 
 /*
- * Mounts of other mount namespaces are seen by no list: only the attempt tells, where this user may.
-* Return: 0; -EBUSY; another errno where it is unknown; text says why.
+ * Mounts of other mount namespaces are in no list: only the attempt to open shows them, if this user may open it.
+ * Return: 0; -EBUSY; another errno if it is unknown. The text has the reason.
  */
 static int hold_twin(const struct gnv_opened *disk, struct gnv_hold *hold, char text[GNV_USERS_TEXT])
 {
@@ -227,19 +227,19 @@ static int hold_twin(const struct gnv_opened *disk, struct gnv_hold *hold, char 
 	}
 	if (fd >= 0) {
 		gnv_fork_close(fd);
-		snprintf(text, GNV_USERS_TEXT, "%s is another file in this /dev; bind that controller, too, or do it where /dev is complete",
+		snprintf(text, GNV_USERS_TEXT, "%s is another file in this /dev. Bind that controller, too, or run this with a complete /dev",
 			 disk->name);
 		return -ENOENT;
 	}
 	if (err == EBUSY)
-		snprintf(text, GNV_USERS_TEXT, "%s is mounted or open exclusively, perhaps in a container; stop its user first", disk->name);
+		snprintf(text, GNV_USERS_TEXT, "%s is mounted or open exclusively, perhaps in a container. Stop its user first", disk->name);
 	else
-		snprintf(text, GNV_USERS_TEXT, "%s: %s; bind that controller, too, or %s", disk->name, strerror(err),
-			 may_not ? "run as root" : "do it where /dev is complete");
+		snprintf(text, GNV_USERS_TEXT, "%s: %s. Bind that controller, too, or %s", disk->name, strerror(err),
+			 may_not ? "run as root" : "run this with a complete /dev");
 	return -err;
 }
 
-/* From the first node on. Where one may not be held, and need not be, text says so with 0. */
+/* From the first node on. If a node cannot be held, and need not be, return 0 with the reason in text. */
 static int hold_twins_from(unsigned first, const struct gnv_nodes *nodes, bool all, struct gnv_hold *hold,
 			   char text[GNV_USERS_TEXT])
 {
@@ -254,7 +254,7 @@ static int hold_twins_from(unsigned first, const struct gnv_nodes *nodes, bool a
 	return ret;
 }
 
-/* ---- What a block device is made of ---- */
+/* ---- The parts of a block device ---- */
 
 struct lowers {
 	const char *sys, *proc;
@@ -263,7 +263,7 @@ struct lowers {
 	char *text;
 };
 
-/* Held by a process that has it open, which is named at once; else perhaps by one that is ending. */
+/* It is held by a process that has it open, which is named at once, or perhaps by one that is ending. */
 static int open_lower(const struct lowers *l, const struct gnv_lower *lower, const struct gnv_lower_found *found)
 {
 	const struct gnv_openers_query query = { &lower->what, 1, &found->fd, 1, GNV_OPENERS_ANY };
@@ -279,9 +279,9 @@ static int open_lower(const struct lowers *l, const struct gnv_lower *lower, con
 		fd = open_exclusively(l->hold, found->path);
 		if (fd >= 0 || errno != EBUSY)
 			return fd;
-		return gnv_users_say_lower(lower, "it is mounted or open exclusively; stop its user first", l->text);
+		return gnv_users_say_lower(lower, "it is mounted or open exclusively. Stop its user first", l->text);
 	}
-	snprintf(how, sizeof(how), "process %d (%s) has it open; end it, or let it close that", who.pid, who.command);
+	snprintf(how, sizeof(how), "process %d (%s) has it open. End it, or let it close the file", who.pid, who.command);
 	return gnv_users_say_lower(lower, how, l->text);
 }
 

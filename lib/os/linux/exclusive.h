@@ -13,7 +13,7 @@
 struct gnv_hold;
 
 /*
- * The kernel ends an io_uring, and what it holds, some time after its process, when the last command has ended: milliseconds, or
+ * The kernel ends an io_uring, and its files, some time after its process, when the last command has ended: milliseconds, or
  * seconds on a busy machine. So a call that would be refused waits for that.
  */
 #define GNV_DYING_MS 10000
@@ -22,16 +22,16 @@ struct gnv_hold;
 int gnv_hold_open(const char *path, int flags, struct gnv_deadline *dying);
 
 /*
- * gnv_users_hold() - nobody uses the drive, and nobody can begin to by mounting it or by another exclusive open
- * Opens every disk of it exclusively, then searches for other openers. Strict: when a process cannot be looked at, it fails.
+ * gnv_users_hold() - make sure that a drive has no user, and can get none by a mount or another exclusive open
+ * Opens every disk of it exclusively, then searches for other openers. Strict: it fails if a process cannot be checked.
  * Return: 0; -EBUSY, -EACCES, -ENOENT a disk has no node in /dev, -ENOMEM; gnv_fail() has the message.
  */
 int gnv_users_hold(const char *sys, const char *proc, const struct gnv_pci *pci, struct gnv_hold **hold);
 void gnv_users_release(struct gnv_hold *hold);
 
 /*
- * gnv_users_hold_block() - nobody uses a block device (gnv_users_of_block()), and nobody can begin to by mounting it or by another
- * exclusive open; nor the disks that are the same through other controllers
+ * gnv_users_hold_block() - make sure that a block device has no user (gnv_users_of_block()), and can get none by a mount or another
+ * exclusive open. The same for disks that are the same through other controllers
  * Return: 0; -EBUSY, -EACCES, -ENOENT and others: text says why; -ENOMEM.
  */
 int gnv_users_hold_block(const char *sys, const char *proc, uint64_t dev, bool writers, char text[GNV_USERS_TEXT], unsigned *unseen,
@@ -45,15 +45,15 @@ int gnv_users_hold_block(const char *sys, const char *proc, uint64_t dev, bool w
 int gnv_users_hold_others(const char *sys, const char *proc, uint64_t dev, bool writers, char text[GNV_USERS_TEXT],
 			  unsigned *unseen, struct gnv_hold **hold);
 
-/* Its descriptor of that block device; of gnv_users_hold_block() only. */
+/* Its descriptor of that block device. Of gnv_users_hold_block() only. */
 int gnv_users_held(const struct gnv_hold *hold);
 
 /*
- * gnv_users_hold_twins() - nobody uses a namespace of a drive through another controller, and, where this user may open its disk
- * there, nobody can begin to by mounting it
- * @drive: what it says of itself; the nvme driver does not have it
+ * gnv_users_hold_twins() - make sure that a namespace of a drive has no user through another controller, and can get none by a
+ * mount, if this user may open its disk there
+ * @drive: its identity. The nvme driver does not have it
  * @text:  with 0: a disk that could not be held, and why, or ""
-* Return: as gnv_users_find(), or errors of drive->nth().
+ * Return: as gnv_users_find(), or errors of drive->nth().
  */
 int gnv_users_hold_twins(const char *sys, const char *proc, const struct gnv_identity *drive, char text[GNV_USERS_TEXT],
 			 struct gnv_hold **hold);

@@ -36,7 +36,7 @@ static int refuse(const char *path, const char *why)
 	return gnv_fail(-EOPNOTSUPP, "%s has no blocks of its own that can be mapped: %s", path, why);
 }
 
-/* Inode flags of linux/fs.h; a file system that has none of them refuses to tell. */
+/* Inode flags of linux/fs.h. A file system without them fails the call. */
 static int check_inode(int fd, const char *path, struct gnv_os_mapped *m)
 {
 	struct fsxattr x = { 0 };
@@ -46,7 +46,7 @@ static int check_inode(int fd, const char *path, struct gnv_os_mapped *m)
 		flags = word[0];
 		if (flags & FS_ENCRYPT_FL)
 			return refuse(path, "it is encrypted");
-		if (flags & FS_COMPR_FL && m->fs != BTRFS) /* there it is a wish, and each extent tells */
+		if (flags & FS_COMPR_FL && m->fs != BTRFS) /* there it is a hint, and each extent has the fact */
 			return refuse(path, "it is compressed");
 		m->verity = flags & FS_VERITY_FL;
 		m->immutable = flags & FS_IMMUTABLE_FL;
@@ -117,8 +117,8 @@ uint64_t gnv_os_mounted(const char *proc, int fd)
 }
 
 /*
- * The kernel's clock for files, whose ticks are of 10 ms at most; a time may also lie a little ahead of it. One that lies far ahead
- * is of a clock that was set back: what changes the file now gives it another, and a million of such files are not waited for.
+ * The kernel's clock for files has ticks of at most 10 ms, and a time may also be slightly later than it. A much later time is from
+ * a clock that was set back: the next change of the file sets another time, so do not wait for a million of such files.
  */
 static void pass_tick(const struct gnv_os_mapped *m)
 {
@@ -166,7 +166,7 @@ int gnv_os_describe(int fd, const char *path, struct gnv_os_mapped *m)
 	return check_inode(fd, path, m);
 }
 
-/* Flags of linux/fiemap.h, each as Documentation/filesystems/fiemap.rst says it. */
+/* Flags of linux/fiemap.h, as in Documentation/filesystems/fiemap.rst. */
 #define KNOWN 0x3f8fu
 
 static int check_extent(const char *path, uint32_t flags)
@@ -176,13 +176,13 @@ static int check_extent(const char *path, uint32_t flags)
 	if (flags & (FIEMAP_EXTENT_DATA_INLINE | FIEMAP_EXTENT_DATA_TAIL | FIEMAP_EXTENT_NOT_ALIGNED))
 		return refuse(path, "its data is among the file system's own");
 	if (flags & (FIEMAP_EXTENT_DELALLOC | FIEMAP_EXTENT_UNKNOWN))
-		return gnv_fail(-EBUSY, "%s has data that is not allocated yet: somebody writes to it; end that, and try again", path);
+		return gnv_fail(-EBUSY, "%s has data that is not allocated yet: a program writes to it. End that, and try again", path);
 	if (flags & ~KNOWN)
-		return refuse(path, "its file system says something of it that is unknown here");
+		return refuse(path, "its file system reports unknown flags of it");
 	return 0;
 }
 
-/* The extents of one result. *pos: where the next call begins; *last: there is none. */
+/* The extents of one result. *pos: where the next call begins. *last: there is none. */
 static int take(const char *path, const struct fiemap *map, struct gnv_os_mapped *m, uint64_t *pos, bool *last,
 		gnv_os_extent_fn *fn, void *ctx)
 {
@@ -192,7 +192,7 @@ static int take(const char *path, const struct fiemap *map, struct gnv_os_mapped
 	for (uint32_t i = 0; i < map->fm_mapped_extents && !ret; i++) {
 		const struct fiemap_extent *e = &map->fm_extents[i];
 
-		if (e->fe_logical >= m->bytes) { /* XFS reserves for what may come */
+		if (e->fe_logical >= m->bytes) { /* XFS reserves space for later */
 			*last = true;
 			break;
 		}
@@ -219,7 +219,7 @@ static int ask(int fd, const char *path, struct gnv_os_mapped *m, gnv_os_extent_
 		*map = (struct fiemap){ .fm_start = pos, .fm_length = UINT64_MAX - pos, .fm_flags = FIEMAP_FLAG_SYNC,
 					.fm_extent_count = AT_ONCE };
 		if (ioctl(fd, FS_IOC_FIEMAP, map))
-			ret = gnv_fail(-errno, "%s: its file system does not tell where it lies: %s", path, strerror(errno));
+			ret = gnv_fail(-errno, "%s: its file system does not report its extents: %s", path, strerror(errno));
 		else
 			ret = take(path, map, m, &pos, &last, fn, ctx);
 		last |= pos <= before;
@@ -268,7 +268,7 @@ int gnv_os_map(const char *path, struct gnv_os_mapped *m, gnv_os_extent_fn *fn, 
 	return ret;
 }
 
-/* ---- What it lies on ---- */
+/* ---- Its block device ---- */
 
 static uint64_t number(const char *folder, const char *name)
 {
@@ -336,7 +336,7 @@ int gnv_os_namespace(const char *sys, uint64_t dev, struct gnv_os_namespace *ns)
 	return 0;
 }
 
-/* ext4 shows all that it is mounted with there, also what its superblock has for default. */
+/* ext4 shows all of its mount options there, also defaults of its superblock. */
 bool gnv_os_journals_data(const char *proc, const char *node)
 {
 	char path[256], text[4096];
@@ -352,7 +352,7 @@ int gnv_os_head(const char *node, uint64_t at, void *buf, size_t len)
 	ssize_t n;
 
 	if (fd < 0) {
-		ret = gnv_fail(-errno, "%s: %s; its superblock has to be read: do it as root", node, strerror(errno));
+		ret = gnv_fail(-errno, "%s: %s. Its superblock must be read: run as root", node, strerror(errno));
 	} else {
 		n = own ? pread(fd, own, len, (off_t)at) : -1;
 		if (n < 0) {

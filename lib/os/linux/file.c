@@ -35,8 +35,8 @@ static int hold_others(const char *path, dev_t dev, struct gnv_os_file *file)
 static int missing(const char *path)
 {
 	if (!strncmp(path, "/dev/", 5) && !strchr(path + 5, '/'))
-		return gnv_fail(-ENOENT, "%s: no such device; 'gpunvme list' and 'lsblk' show those that exist", path);
-	return gnv_fail(-ENOENT, "%s: no such file; create it first, for example with truncate -s 1G", path);
+		return gnv_fail(-ENOENT, "%s: no such device. 'gpunvme list' and 'lsblk' show those that exist", path);
+	return gnv_fail(-ENOENT, "%s: no such file. Create it first, for example with truncate -s 1G", path);
 }
 
 static int open_failed(const char *path, int err)
@@ -46,9 +46,9 @@ static int open_failed(const char *path, int err)
 		return missing(path);
 	case EACCES:
 	case EPERM:
-		return gnv_fail(-EACCES, "%s: no permission to read it; change its mode or the user", path);
+		return gnv_fail(-EACCES, "%s: no permission to read it. Change its mode or the user", path);
 	case EBUSY:
-		return gnv_fail(-EBUSY, "%s: the block device is in use (mounted, held, or open exclusively); stop its user first",
+		return gnv_fail(-EBUSY, "%s: the block device is in use (mounted, held, or open exclusively). Stop its user first",
 				path);
 	default:
 		return gnv_fail(-err, "%s: cannot open: %s", path, strerror(err));
@@ -81,7 +81,7 @@ static int open_mode(const char *path, int flags, bool *read_only)
 static int check_kind(const char *path, const struct stat *st)
 {
 	if (S_ISDIR(st->st_mode))
-		return gnv_fail(-EISDIR, "%s is a directory; name an image file or a block device", path);
+		return gnv_fail(-EISDIR, "%s is a directory. Name an image file or a block device", path);
 	if (!S_ISREG(st->st_mode) && !S_ISBLK(st->st_mode))
 		return gnv_fail(-EINVAL, "%s is neither a regular file nor a block device", path);
 	return 0;
@@ -94,18 +94,18 @@ static int find_size(const char *path, const struct stat *st, uint32_t block, st
 		return gnv_fail(-errno, "%s: cannot read the size of the device: %s", path, strerror(errno));
 	if (file->size < block)
 		return gnv_fail(-EINVAL,
-				"%s has %llu bytes, less than one block of %u; make it larger, for example with truncate -s 1G",
+				"%s has %llu bytes, less than one block of %u. Make it larger, for example with truncate -s 1G",
 				path, (unsigned long long)file->size, block);
 	if (file->size % block)
 		return gnv_fail(-EINVAL,
-				"%s has %llu bytes, not a multiple of the block size %u; change its size or the block size", path,
+				"%s has %llu bytes, not a multiple of the block size %u. Change its size or the block size", path,
 				(unsigned long long)file->size, block);
 	return 0;
 }
 
 /*
  * Direct I/O is used for everything or for nothing: two ways to one file would be two views of it. So it must work for single
- * blocks, and reading is how one finds out: what the file system says about itself depends on its version.
+ * blocks. Test that by reading, because reports of file systems depend on their version.
  */
 static bool probe_direct(struct gnv_os_file *file, uint32_t block)
 {
@@ -229,7 +229,7 @@ static int inspect(const char *path, uint32_t block, struct gnv_os_file *file)
 	if (ret)
 		return ret;
 	if (file->block != S_ISBLK(st.st_mode))
-		return gnv_fail(-EBUSY, "%s was replaced while it was being opened; try again", path);
+		return gnv_fail(-EBUSY, "%s was replaced while it was being opened. Try again", path);
 	ret = find_size(path, &st, block, file);
 	if (!ret && !file->block)
 		ret = lock_image(path, file);

@@ -60,8 +60,8 @@ static void start(void)
 }
 
 /*
- * A process identifier alone does not tell: a child may have the same one, both being the first process of a PID namespace.
- * The page alone does not either: a child by vfork(), or by clone() with CLONE_VM, has the same one.
+ * A process identifier alone is ambiguous: a child may have the same one, both being the first process of a PID namespace.
+ * The page alone is ambiguous, too: a child by vfork(), or by clone() with CLONE_VM, has the same one.
  */
 uint64_t gnv_process(void)
 {
@@ -86,7 +86,7 @@ bool gnv_foreign(uint64_t of)
 	if (of == gnv_process())
 		return false;
 	gnv_fail(-ECHILD,
-		 "the object belongs to the parent process; after fork() open devices and GPUs anew in the child");
+		 "the object belongs to the parent process. After fork() open devices and GPUs anew in the child");
 	return true;
 }
 

@@ -22,7 +22,7 @@ static int open_file(struct gnv_image *image)
 {
 	gnv_fork_begin();
 	image->fd = gnv_fork_keep(open(image->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-	return image->fd < 0 ? failed(image, "open it; name a file that this user may read") : 0;
+	return image->fd < 0 ? failed(image, "open it: name a file that this user may read") : 0;
 }
 
 static int check_kind(const struct gnv_image *image)
@@ -32,7 +32,7 @@ static int check_kind(const struct gnv_image *image)
 	if (fstat(image->fd, &st))
 		return failed(image, "look at it");
 	if (S_ISDIR(st.st_mode))
-		return gnv_fail(-EISDIR, "%s is a directory; name an image file or a block device", image->path);
+		return gnv_fail(-EISDIR, "%s is a directory. Name an image file or a block device", image->path);
 	if (!S_ISREG(st.st_mode) && !S_ISBLK(st.st_mode))
 		return gnv_fail(-EINVAL, "%s is neither a regular file nor a block device", image->path);
 	return 0;
@@ -69,7 +69,7 @@ void gnv_image_close(struct gnv_image *image)
 
 static int is_shorter(const struct gnv_image *image, uint64_t size)
 {
-	return gnv_fail(-EIO, "%s had %llu bytes, and has %llu now; let nobody change it while it is loaded", image->path,
+	return gnv_fail(-EIO, "%s had %llu bytes, and has %llu now: do not change it while it is loaded", image->path,
 			(unsigned long long)image->size, (unsigned long long)size);
 }
 
@@ -102,7 +102,7 @@ static int skip_hole(struct gnv_image *image)
 	at = at < 0 ? at : lseek(image->fd, at, SEEK_HOLE);
 	image->data_end = at < 0 ? image->size : gnv_min((uint64_t)at, image->size);
 	if (image->next < image->size && image->data_end <= image->next)
-		return gnv_fail(-EIO, "%s got a hole where it had data; let nobody change it while it is loaded", image->path);
+		return gnv_fail(-EIO, "%s got a hole where it had data: do not change it while it is loaded", image->path);
 	return 0;
 }
 

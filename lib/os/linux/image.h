@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A file or block device that is read once, from its beginning to its end. Nobody is kept from changing it. */
+/* A file or block device that is read once, from its beginning to its end. Other programs may change it. */
 #ifndef GNV_OS_LINUX_IMAGE_H
 #define GNV_OS_LINUX_IMAGE_H
 
@@ -10,7 +10,7 @@ struct gnv_image {
 	const char *path; /* the caller's */
 	int fd;
 	uint64_t size; /* bytes, when it was opened */
-	uint64_t next; /* what was not read yet */
+	uint64_t next; /* the offset of the next read */
 	uint64_t data_end; /* up to here there is no hole */
 };
 
@@ -19,8 +19,8 @@ int gnv_image_open(const char *path, struct gnv_image *image);
 void gnv_image_close(struct gnv_image *image);
 
 /*
- * gnv_image_read() - read what comes next and is no hole: up to @len bytes to @to
- * @at: its offset. @got: bytes; 0: nothing more comes.
+ * gnv_image_read() - read the next data that is no hole: up to @len bytes to @to
+ * @at: its offset. @got: bytes, or 0 at the end.
  * Return: 0; -EIO the file has become shorter; another errno of the system; gnv_fail() has the message.
  */
 int gnv_image_read(struct gnv_image *image, void *to, size_t len, uint64_t *at, size_t *got);

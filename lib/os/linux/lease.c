@@ -26,10 +26,10 @@
 #define MARK "trusted.gpunvme.lease" /* only root sets these: no owner passes an administrator's flag off as ours */
 #define MARK_BYTES 128
 #define DROP_MS 1000
-#define CACHESTAT 451 /* its number, of all architectures here; C libraries do not know it yet */
-#define WINDOW (1ull << 30) /* of a file, looked at at once */
+#define CACHESTAT 451 /* its number on all architectures here. C libraries do not know it yet */
+#define WINDOW (1ull << 30) /* of a file, for one check */
 
-/* As the descriptor of a path says which it is. */
+/* By /proc, from the descriptor of a path. */
 static int open_again(int fd, int flags)
 {
 	char again[32];
@@ -38,7 +38,7 @@ static int open_again(int fd, int flags)
 	return open(again, flags);
 }
 
-/* To open a device, or a FIFO, may do something; to find it does not. Return: a descriptor that does nothing else, or an errno. */
+/* Opening a device or a FIFO may have effects, finding it has none. Return: a descriptor for nothing else, or an errno. */
 static int find_regular(const char *path)
 {
 	int fd = open(path, O_PATH | O_CLOEXEC), ret = 0;
@@ -54,9 +54,8 @@ static int find_regular(const char *path)
 }
 
 /*
- * To open it may take I/O of a disk that this process serves, or of one whose server has died, and a call of fork() must not wait
- * for that. So it is opened without the lock, and once more with it, for a descriptor that no child has, on which leases and locks
- * are.
+ * Opening may need I/O of a disk that this process serves, or of one whose server has died, and fork() must not wait for that. So
+ * it is opened without the lock, and once more with it. The second descriptor, which no child has, gets leases and locks.
  */
 int gnv_os_live_open(const char *path)
 {
@@ -108,7 +107,7 @@ static int set_immutable(int fd, bool on)
 /* The mark names its file: a copy has the mark, too (cp -a), and may also have a flag that an administrator set. */
 static int name_inode(int fd, char text[MARK_BYTES / 2])
 {
-	int generation[2] = { 0 }; /* an int, and by its number a long: what a file system of a process (FUSE) may write of it */
+	int generation[2] = { 0 }; /* an int, and a long by its number: a file system in a process (FUSE) may write both */
 	struct stat st;
 
 	if (fstat(fd, &st))
@@ -142,7 +141,7 @@ static int explain(int err, const char *name)
 	return gnv_fail(err, "%s cannot be leased: %s", name, strerror(-err));
 }
 
-/* The mark comes first, so that no flag is without. *left: by one that died; whose name that is matters no more. */
+/* The mark comes first, so that each flag has one. *left: of a process that died, whose name no longer matters. */
 static int fix(int fd, const char *name, bool *left)
 {
 	char text[MARK_BYTES], inode[MARK_BYTES / 2];
@@ -173,7 +172,7 @@ static int unfix(int fd, const char *name)
 	int ret = set_immutable(fd, false);
 
 	if (ret)
-		return gnv_fail(ret, "%s stays immutable: %s; clear that by chattr -i", name, strerror(-ret));
+		return gnv_fail(ret, "%s stays immutable: %s. Clear that by chattr -i", name, strerror(-ret));
 	fremovexattr(fd, MARK);
 	return 0;
 }
@@ -207,9 +206,9 @@ static int written_by(int fd, const char *name)
 }
 
 /*
- * Nobody can open it for writing any more, and nobody has: fs/locks.c, check_conflicting_open(). The signal that tells of its end
- * (SIGIO) would end a process that does not expect it; the lease makes this process the one that gets it (lease_setup()), so until
- * that is undone it is one that is ignored.
+ * No program has it open for writing, and none can open it so any more: fs/locks.c, check_conflicting_open(). The signal of its end
+ * (SIGIO) would end a process that does not expect it. The lease directs it to this process (lease_setup()), so until that is
+ * undone the signal is one that is ignored.
  */
 static int guard(int fd, const char *name)
 {
@@ -257,8 +256,8 @@ static int is_in_core(int fd, uint64_t bytes, bool *cached)
 }
 
 /*
- * Is a page of it in memory, or about to be? One whose read is under way may bring what was there before lanes wrote. Only
- * cachestat() counts it (mm/filemap.c; Linux 6.5), and looks at none that is not there, however large the file.
+ * Whether a page of it is in memory, or about to be. A read under way may bring the data from before the threads' writes. Only
+ * cachestat() counts such a page (mm/filemap.c, Linux 6.5), and its time does not depend on the size of the file.
  */
 static int is_cached(int fd, uint64_t bytes, bool *cached)
 {
@@ -342,7 +341,7 @@ static int give_back(int fd, const char *name)
 	if (!ret)
 		ret = unfix(fd, name);
 	if (!ret)
-		futimens(fd, times); /* programs that copy by times must not miss the writes; a file system without times loses only that */
+		futimens(fd, times); /* programs that copy by times must not miss the writes. A file system without times loses only that */
 	return ret;
 }
 

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Keeping a file as it is while somebody writes to its blocks past its file system. Three things of the kernel together:
+ * Keep a file unchanged while threads write to its blocks without its file system. Three features of the kernel together:
  *
- *   the immutable flag   nobody opens it for writing, truncates, exchanges or removes it. Lasts until it is cleared
- *   a read lease         is given (F_SETLEASE) while nobody has it open or mapped for writing, and tells when the flag was
- *                        cleared and somebody opens it. Ends with the descriptor
- *   a lock               (flock), by which one holder knows of another, and that one has died. Ends with the descriptor
+ *   the immutable flag   it cannot be opened for writing, truncated, exchanged or removed. Lasts until it is cleared
+ *   a read lease         is granted (F_SETLEASE) while it is not open or mapped for writing, and reports an open after the flag was
+ *                        cleared. Ends with the descriptor
+ *   a lock               (flock), by which one holder knows of another, and that the other has died. Ends with the descriptor
  *
- * An extended attribute says that the flag is ours, whose, and of which inode: in a copy it says nothing.
+ * An extended attribute marks the flag as ours, with its process and its inode: in a copy it is invalid.
  */
 #ifndef GNV_OS_LINUX_LEASE_H
 #define GNV_OS_LINUX_LEASE_H
@@ -22,16 +22,16 @@
 int gnv_os_live_open(const char *path);
 
 /*
- * gnv_os_lease() - keep it, and what was written to it is on the drive
+ * gnv_os_lease() - keep it. Earlier writes to it are on the drive
  * @fd:   of gnv_os_live_open()
- * @name: for sentences
- * @left: set: a process had left it so, that died, and it is taken over
- * All or nothing. Return: 0; -EBUSY another one keeps it, or has it open for
- * writing; -EACCES not root; -EOPNOTSUPP it is immutable otherwise, or its file system has not all that it takes; an errno.
+ * @name: for messages
+ * @left: set if a process had left it so and died, and it is taken over
+ * All or nothing. Return: 0; -EBUSY another process keeps it, or has it open for
+ * writing; -EACCES not root; -EOPNOTSUPP it is immutable otherwise, or its file system lacks a feature; an errno.
  */
 int gnv_os_lease(int fd, const char *name, bool *left);
 
-/* Undone at once: nobody has written to it. What was taken over stays as it was left. */
+/* Undo it at once, before any write. A file that was taken over stays as it was left. */
 void gnv_os_abandon(int fd, bool left);
 
 /* Is it kept all the same? Return: 0, -ESTALE, gnv_fail() has the message. */
@@ -43,7 +43,7 @@ int gnv_os_leased(int fd, const char *name);
  */
 int gnv_os_unlease(int fd, const char *name);
 
-/* The same for what a process has left that died. Return: also -ENOENT nobody has; -EBUSY the process lives. */
+/* The same for a file that a dead process has left. Return: also -ENOENT there is none; -EBUSY the process lives. */
 int gnv_os_unlease_left(const char *path);
 
 #endif

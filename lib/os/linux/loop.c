@@ -73,8 +73,8 @@ static bool is_made_of(const char *name, const struct gnv_opened *what)
 }
 
 /*
- * The name that the kernel reports comes first. It leads elsewhere when the image was renamed, and nowhere when it was deleted.
- * Then the device is asked, but not for an image on another file system, which may no longer respond and would block this thread.
+ * The name that the kernel reports comes first. It is wrong after the image was renamed, and missing after it was deleted. Then ask
+ * the device, but not for an image on another file system, which may no longer respond and would block this thread.
  */
 static bool is_loop_of(const char *name, const char *file, const struct gnv_opened *what)
 {

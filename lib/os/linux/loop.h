@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Loop devices: one keeps what is below it open without being a process or an exclusive user. */
+/* Loop devices, which keep their file open without being a process or an exclusive user. */
 #ifndef GNV_OS_LINUX_LOOP_H
 #define GNV_OS_LINUX_LOOP_H
 
@@ -20,7 +20,7 @@ bool gnv_loop_of(const char *sys, const struct gnv_opened *what, char *name, siz
 /* The kernel's name of the file of a loop device, from "loop/backing_file" in its folder of sysfs. Return: false it has none. */
 bool gnv_loop_read_file(const char *path, char file[PATH_MAX + 1]);
 
-/* What a loop device is made of, @name, "loop0". Return: false this user may not open it, or it is made of nothing. */
+/* Get the file of loop device @name, "loop0". Return: false if this user may not open it, or it has none. */
 bool gnv_loop_identity(const char *name, struct gnv_opened *what);
 
 #endif

@@ -23,7 +23,7 @@ struct walk {
 	void *ctx;
 };
 
-/* The end of the link that sysfs has for a block device is its name; the folder above is a partition's disk. */
+/* The end of the link that sysfs has for a block device is its name. The folder above is a partition's disk. */
 static bool find_name(const char *path, bool above, char name[NAME_BYTES])
 {
 	char target[PATH_BYTES], *slash;

@@ -1,26 +1,26 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What block devices are made of: the file or the device of a loop device, the disk of a partition, the devices of a device mapper
- * target or of a RAID. A loop device keeps what it is made of open, but takes no lock on it and no exclusive open.
+ * The parts of block devices: the file or the device of a loop device, the disk of a partition, the devices of a device mapper
+ * target or of a RAID. A loop device keeps its file open, but takes no lock on it and no exclusive open.
  */
 #ifndef GNV_OS_LINUX_LOWER_H
 #define GNV_OS_LINUX_LOWER_H
 
 #include "os/linux/openers.h"
 
-/* What a loop device is made of. */
+/* A loop device and its file. */
 struct gnv_lower {
 	const char *loop;	/* its name, "loop0" */
-	const char *path;	/* the kernel's name of the file or device; after a rename it leads elsewhere or nowhere */
+	const char *path;	/* the kernel's name of the file or device, which is wrong after a rename */
 	struct gnv_opened what; /* its identity */
 };
 
 /*
- * gnv_lower_each() - call a function for each loop device that a block device is, or is made of
+ * gnv_lower_each() - call a function for each loop device in a block device
  * @dev:  the number of the block device
  * @each: returns 0 to go on
  * A loop device whose node this user may not open is left out: it does not report its identity.
- * Return: what @each returned last; 0: there are none.
+ * Return: the last result of @each, or 0: there are none.
  */
 int gnv_lower_each(const char *sys, uint64_t dev, int (*each)(void *ctx, const struct gnv_lower *lower), void *ctx);
 

@@ -16,8 +16,8 @@ static int no_group(const char *user)
 {
 	return gnv_fail(-ENOENT,
 			"there is no group '" GNV_NODE_GROUP
-			"', whose members may use what all drives share; make it, with %.60s in it: "
-			"groupadd --system " GNV_NODE_GROUP "; usermod -aG " GNV_NODE_GROUP " %.60s",
+			"', whose members may use the nodes that all drives share. Make it, with %.60s in it: "
+			"groupadd --system " GNV_NODE_GROUP " && usermod -aG " GNV_NODE_GROUP " %.60s",
 			user, user);
 }
 
@@ -43,7 +43,7 @@ int gnv_node_user(const char *name)
 				return 0;
 	return gnv_fail(-EPERM,
 			"%.60s is not in the group '" GNV_NODE_GROUP
-			"', whose members may use what all drives share; put them into it: usermod "
+			"', whose members may use the nodes that all drives share. Add this user: usermod "
 			"-aG " GNV_NODE_GROUP " %.60s (it counts from their next login)",
 			name, name);
 }

@@ -58,7 +58,7 @@ bool gnv_os_nvme_owns(const char *path)
 	return S_ISCHR(st.st_mode) && generic_name(st.st_rdev, name);
 }
 
-/* ---- The block device that the kernel makes of the same namespace: what else it is used by, and what it can carry ---- */
+/* ---- The kernel's block device of the same namespace: its other users, and its limits ---- */
 
 static void disk_text(const char *disk, const char *attribute, char *text, size_t size)
 {
@@ -76,7 +76,7 @@ static uint64_t disk_number(const char *disk, const char *attribute)
 	return strtoull(text, NULL, 10);
 }
 
-/* A command is one request of the block layer, which splits none of these; with a page for each segment at worst. */
+/* A command is one request of the block layer, which splits none of these, with a page for each segment at worst. */
 static uint64_t max_bytes(const char *disk)
 {
 	const uint64_t kib = disk_number(disk, "queue/max_hw_sectors_kb"), segments = disk_number(disk, "queue/max_segments");
@@ -92,7 +92,7 @@ static uint64_t max_bytes(const char *disk)
 static int no_disk(const char *path)
 {
 	return gnv_fail(-EOPNOTSUPP,
-			"%s: Linux makes no block device of it, by which other users would be kept away; this namespace cannot be used", path);
+			"%s: Linux makes no block device of it, which would keep other users away, so this namespace cannot be used", path);
 }
 
 static int inspect_disk(const char *path, const char *disk, struct gnv_os_nvme *nvme)
@@ -106,7 +106,7 @@ static int inspect_disk(const char *path, const char *disk, struct gnv_os_nvme *
 	nvme->disk = makedev(maj, min);
 	disk_text(disk, "queue/zoned", text, sizeof(text));
 	if (text[0] && strcmp(text, "none") != 0)
-		return gnv_fail(-EOPNOTSUPP, "%s is zoned, and its blocks cannot be written in any order; use another namespace", path);
+		return gnv_fail(-EOPNOTSUPP, "%s is zoned, and its blocks cannot be written in any order. Use another namespace", path);
 	nvme->max_bytes = max_bytes(disk);
 	return 0;
 }
@@ -128,10 +128,10 @@ static int hold_disk(const char *path, struct gnv_os_nvme *nvme)
 static int open_failed(const char *path, int err)
 {
 	if (err == ENOENT || err == ENXIO || err == ENODEV)
-		return gnv_fail(-ENOENT, "%s: there is no such drive; nvme list --verbose shows those that the kernel has (generic devices)",
+		return gnv_fail(-ENOENT, "%s: there is no such drive. nvme list --verbose shows the generic devices of the kernel",
 				path);
 	if (err == EACCES || err == EPERM)
-		return gnv_fail(-EACCES, "%s: no permission to open it; run as root, or give this user the right by a rule of udev", path);
+		return gnv_fail(-EACCES, "%s: no permission to open it. Run as root, or give this user the right by a rule of udev", path);
 	return gnv_fail(-err, "%s: cannot open: %s", path, strerror(err));
 }
 
@@ -164,7 +164,7 @@ static int open_node(const char *path, dev_t dev, struct gnv_os_nvme *nvme)
 	if (nvme->fd < 0)
 		return open_failed(path, errno);
 	if (fstat(nvme->fd, &st) || !S_ISCHR(st.st_mode) || st.st_rdev != dev)
-		return gnv_fail(-EBUSY, "%s was replaced while it was being opened; try again", path);
+		return gnv_fail(-EBUSY, "%s was replaced while it was being opened. Try again", path);
 	return let_wait(path, nvme->fd);
 }
 
@@ -174,10 +174,10 @@ static int find_nsid(const char *path, const char *disk, struct gnv_os_nvme *nvm
 	const uint64_t held = disk_number(disk, "nsid");
 
 	if (nsid <= 0)
-		return gnv_fail(nsid ? -errno : -EINVAL, "%s: the kernel does not tell its namespace: %s", path,
+		return gnv_fail(nsid ? -errno : -EINVAL, "%s: the kernel does not report its namespace: %s", path,
 				nsid ? strerror(errno) : "it has none");
 	if (held && held != (uint64_t)nsid)
-		return gnv_fail(-EBUSY, "%s is namespace %d, and its disk %s is %llu: it was replaced; try again", path, nsid,
+		return gnv_fail(-EBUSY, "%s is namespace %d, and its disk %s is %llu: it was replaced. Try again", path, nsid,
 				disk, (unsigned long long)held);
 	nvme->nsid = (uint32_t)nsid;
 	return 0;
@@ -193,7 +193,7 @@ int gnv_os_nvme_open(const char *path, bool read_only, struct gnv_os_nvme *nvme)
 	if (stat(path, &st))
 		return open_failed(path, errno);
 	if (!S_ISCHR(st.st_mode) || !generic_name(st.st_rdev, name) || strncmp(name, "ng", 2) != 0)
-		return gnv_fail(-EINVAL, "%s is no generic device of the nvme driver; name one such as /dev/ng0n1", path);
+		return gnv_fail(-EINVAL, "%s is no generic device of the nvme driver. Name one such as /dev/ng0n1", path);
 	ret = gnv_drive_disk_of(GNV_SYSFS, name, disk, sizeof(disk)) ? no_disk(path) : inspect_disk(path, disk, nvme);
 	if (!ret)
 		ret = hold_disk(path, nvme);

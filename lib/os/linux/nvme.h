@@ -16,16 +16,16 @@ struct gnv_hold;
 
 struct gnv_os_nvme {
 	int fd;
-	int held; /* what holds its block device */
+	int held; /* descriptor that holds its block device */
 	uint32_t nsid;
 	uint64_t disk;	    /* number of the block device that the kernel makes of the namespace, too */
 	uint64_t max_bytes; /* that the kernel carries in one command */
-	bool read_only;	    /* it may only be read: asked for, or all that this user may */
+	bool read_only;	    /* by request, or because this user may only read it */
 	unsigned unseen;    /* processes that may have it open and could not be looked at */
 	struct gnv_hold *hold;
 };
 
-/* One I/O command. Its data are @count pieces; @buffer: slot of the registered buffer that holds the only one; -1: none. */
+/* One I/O command. Its data are @count pieces. @buffer: slot of the registered buffer that holds the only one, or -1. */
 struct gnv_os_nvme_cmd {
 	uint8_t opc;
 	uint32_t cdw10, cdw11, cdw12, cdw13;
@@ -39,10 +39,10 @@ bool gnv_os_nvme_owns(const char *path);
 
 /*
  * gnv_os_nvme_open() - take a namespace
- * @read_only: do not even ask for write access; without it, one that cannot be written is opened read-only
+ * @read_only: do not request write access. Without it, a namespace that cannot be written is opened read-only
  *
- * Its block device is held exclusively for as long, so nobody can mount it or open it as a block device of the library.
- * Return: 0; -ENOENT; -EACCES; -EBUSY mounted, held or handed out, it or a partition of it or the same through another controller,
+ * Its block device is held exclusively for as long, so it cannot be mounted, or opened as a block device of the library.
+ * Return: 0; -ENOENT; -EACCES; -EBUSY mounted, held or exported, it or a partition of it or the same through another controller,
  * or open for writing; -EOPNOTSUPP zoned, or no block device is made of it; -EINVAL another device; or another errno of open().
  * gnv_fail() has the message.
  */
@@ -59,7 +59,7 @@ int gnv_os_nvme_identify(const struct gnv_os_nvme *nvme, uint8_t cns, void *data
 uint32_t gnv_os_nvme_block(const struct gnv_os_nvme *nvme);
 
 /*
- * gnv_os_nvme_queue() - queue a command on a ring of gnv_uring_open_nvme(); its pieces stay until it has come back
+ * gnv_os_nvme_queue() - queue a command on a ring of gnv_uring_open_nvme(). Its pieces must stay until it has completed
  * Its result: 0; the drive's status; -EINTR the driver gave it up (time-out, reset, connection); -EACCES not for this user;
  * -EINVAL more than the kernel carries in one command; -EOPNOTSUPP and -ENOTTY this kernel takes none; -EAGAIN, -ENOMEM, -EFAULT,
  * -EIO.

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Invariant: no file is opened but those of procfs, and no file system is asked that might never respond: attributes are those that
- * the kernel has at hand.
+ * Invariant: only files of procfs are opened, and no file system is asked that might never respond: the kernel has the attributes
+ * in memory.
  */
 #include "os/linux/openers.h"
 
@@ -50,7 +50,7 @@ static bool counts(const char *line, enum gnv_openers_how how)
 	return !strncmp(line, "flags:", 6) && (strtoul(line + 6, NULL, 8) & O_ACCMODE) != O_RDONLY;
 }
 
-/* Not allowed to, or nothing is left to look with; else what was looked for has gone meanwhile. */
+/* True if permission or resources are missing. Otherwise the entry has gone meanwhile. */
 static bool cannot_look(int err)
 {
 	return err == EACCES || err == EPERM || err == EMFILE || err == ENFILE || err == ENOMEM;
@@ -106,7 +106,7 @@ static int look_in(const char *folder, int pid, const struct gnv_openers_query *
 	return found;
 }
 
-/* A thread may have descriptors of its own, and those of a first thread that has ended are seen through the others alone. */
+/* A thread may have its own descriptors. Those of a first thread that has ended are visible only through the others. */
 static int look_at(const char *proc, int pid, const struct gnv_openers_query *query, struct gnv_opener *who)
 {
 	char folder[PATH_BYTES], tasks[PATH_BYTES];

@@ -10,12 +10,12 @@
 
 enum gnv_opened_kind { GNV_OPENED_BLOCK, GNV_OPENED_CHAR, GNV_OPENED_FILE };
 
-/* What is looked for. */
+/* The file to search for. */
 struct gnv_opened {
 	enum gnv_opened_kind kind;
-	uint64_t dev;  /* the number of the device; of a file, that of its file system */
+	uint64_t dev;  /* the number of the device, or of a file's file system */
 	uint64_t ino;  /* of a file */
-	char name[40]; /* for sentences: "/dev/nvme0n1" */
+	char name[40]; /* for messages: "/dev/nvme0n1" */
 };
 
 struct gnv_opener {
@@ -46,10 +46,10 @@ bool gnv_opened_is(const struct gnv_opened *what, const struct statx *st);
 /*
  * gnv_openers_find() - a process, perhaps this one, that has one of the files open
  * @proc:   "/proc" but in tests
- * @unseen: how many processes could not be looked at; may be NULL
+ * @unseen: how many processes could not be checked. May be NULL
  *
  * Not seen at all: files that only the kernel holds (mappings, io_uring's registered files, messages under way), and processes of
- * other PID namespaces. Return: true when there is one, described in the out-parameter.
+ * other PID namespaces. Return: true if there is one, described in the out-parameter.
  */
 bool gnv_openers_find(const char *proc, const struct gnv_openers_query *query, struct gnv_opener *who, unsigned *unseen);
 

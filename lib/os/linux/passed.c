@@ -77,7 +77,7 @@ void gnv_passed_forget(void)
 	__atomic_store_n(&shelved, NULL, __ATOMIC_RELAXED);
 }
 
-/* The name comes from the kernel's table of descriptors: no file system is asked. */
+/* The name comes from the kernel's table of descriptors: no file system is involved. */
 bool gnv_passed_is_event(int fd)
 {
 	char link[48], name[32];

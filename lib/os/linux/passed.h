@@ -13,13 +13,13 @@
 
 /*
  * gnv_passed_close() - close descriptors that another process chose, without waiting
- * Memory of memfd_create() and eventfds are closed at once. A thread of its own closes the others, and nobody waits for it.
- * @fds: at most GNV_PASSED_AT_ONCE; -1 is skipped
+ * Memory of memfd_create() and eventfds are closed at once. A separate thread closes the others, without being waited for.
+ * @fds: at most GNV_PASSED_AT_ONCE. -1 is skipped
  * Return: false when more than 64 such descriptors of this process have not been closed: their sender is hostile.
  */
 bool gnv_passed_close(const int *fds, unsigned count);
 
-/* Close a connection that was shut down, in which descriptors may wait that nobody received. Does not wait. */
+/* Close a connection that was shut down, which may hold descriptors that were not received. Does not wait. */
 void gnv_passed_close_socket(int fd);
 
 /* In a child of fork(), which has none of the threads that close them. */

@@ -17,7 +17,7 @@
 #include "util/checked.h"
 #include "util/log.h"
 
-/* Of linux/fcntl.h, which conflicts with fcntl.h; that has them with _GNU_SOURCE only. */
+/* Of linux/fcntl.h, which conflicts with fcntl.h. That has them with _GNU_SOURCE only. */
 #define ADD_SEALS (1024 + 9)
 #define GET_SEALS (1024 + 10)
 #define SEAL_SEAL 0x1
@@ -65,7 +65,7 @@ static int check_range(int fd, uint64_t offset, uint64_t len, struct stat *st)
 				(unsigned long long)len, (unsigned long long)offset);
 	/* A hole can be punched into them in spite of the seal, and then there may be none left: SIGBUS. */
 	if (fstatfs(fd, &fs) || (uint32_t)fs.f_type == HUGETLBFS_MAGIC)
-		return gnv_fail(-EPERM, "memory of huge pages could end this process, as a hole can be punched into it; give the machine "
+		return gnv_fail(-EPERM, "memory of huge pages could end this process, as a hole can be punched into it. Give the machine "
 					"memory of small pages: for QEMU memory-backend-memfd without hugetlb=on, for Cloud Hypervisor "
 					"--memory without hugepages=on. Transparent huge pages do no harm");
 	return 0;
@@ -86,7 +86,7 @@ int gnv_shared_map(int fd, uint64_t offset, uint64_t len, struct gnv_shared *sha
 	int ret;
 
 	if (!is_sealed(fd))
-		return gnv_fail(-EPERM, "memory that is not a memfd sealed against shrinking could end this process; start QEMU with "
+		return gnv_fail(-EPERM, "memory that is not a memfd sealed against shrinking could end this process. Start QEMU with "
 					"-object memory-backend-memfd,id=mem,size=SIZE,share=on -machine memory-backend=mem (in place of "
 					"memory-backend-file or -ram), Cloud Hypervisor in a version that seals its memory "
 					"(F_SEAL_SHRINK). SPDK's own host has no such memory");
@@ -115,8 +115,8 @@ int gnv_shared_overlay(void *at, int fd, uint64_t offset, size_t len, bool unsea
 	int ret;
 
 	if (!unsealed && !is_sealed(fd))
-		return gnv_fail(-EPERM, "registers that are not in a memfd sealed against shrinking let the server end this process; where it is "
-					"trusted, unsealed=1 in the URI allows them");
+		return gnv_fail(-EPERM, "registers that are not in a memfd sealed against shrinking let the server end this process. If you "
+					"trust it, allow them by unsealed=1 in the URI");
 	ret = check_range(fd, offset, len, &st);
 	if (ret)
 		return ret;

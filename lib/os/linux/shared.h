@@ -11,8 +11,8 @@
 #include <stdint.h>
 
 /*
- * Memory of this process, zeroed, to be given to another one; sealed in its size. A child of fork() has neither it nor its
- * descriptor.
+ * Make memory of this process, zeroed, to be given to another process, and sealed in its size. A child of fork() has neither it nor
+ * its descriptor.
  * Return: 0, -ENOMEM, -EMFILE, -ENFILE.
  */
 int gnv_shared_create(size_t len, int *fd, void **ptr);
@@ -20,7 +20,7 @@ void gnv_shared_destroy(int fd, void *ptr, size_t len);
 
 /* A mapping of another process's memory. */
 struct gnv_shared {
-	char *ptr; /* of the first byte asked for */
+	char *ptr; /* of the first requested byte */
 	void *base; /* of the mapping, which begins at a page of the file's */
 	size_t len;
 };

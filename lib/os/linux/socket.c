@@ -45,9 +45,9 @@ static int clear_path(const struct sockaddr_un *at)
 	if (lstat(at->sun_path, &st))
 		return errno == ENOENT ? 0 : gnv_fail(-errno, "%s: %s", at->sun_path, strerror(errno));
 	if (!S_ISSOCK(st.st_mode))
-		return gnv_fail(-EEXIST, "%s exists and is no socket; choose another path", at->sun_path);
+		return gnv_fail(-EEXIST, "%s exists and is no socket. Choose another path", at->sun_path);
 	if (answers(at))
-		return gnv_fail(-EADDRINUSE, "%s: somebody listens there already; choose another path, or end that server",
+		return gnv_fail(-EADDRINUSE, "%s: a server listens there already. Choose another path, or end that server",
 				at->sun_path);
 	return unlink(at->sun_path) && errno != ENOENT ? gnv_fail(-errno, "%s: an old socket cannot be removed: %s", at->sun_path,
 								   strerror(errno))
@@ -153,13 +153,13 @@ static int refused(const char *path, int err)
 	struct stat st;
 
 	if (err == ENOENT)
-		return gnv_fail(-ENOENT, "%s: no such socket; start the server, as in gpunvme serve --vfio-user SOCKET soft:IMAGE", path);
+		return gnv_fail(-ENOENT, "%s: no such socket. Start the server, as in gpunvme serve --vfio-user SOCKET soft:IMAGE", path);
 	if (err == EAGAIN)
-		return gnv_fail(-EBUSY, "%s: the server has a client, and another one waits; end them, or start another server", path);
+		return gnv_fail(-EBUSY, "%s: the server has a client, and another one waits. End them, or start another server", path);
 	if (err == EPROTOTYPE || (!lstat(path, &st) && S_ISREG(st.st_mode)))
-		return gnv_fail(-EINVAL, "%s is no stream socket; give the one that the server names", path);
+		return gnv_fail(-EINVAL, "%s is no stream socket. Give the path that the server prints", path);
 	if (err == ECONNREFUSED)
-		return gnv_fail(-ENODEV, "%s: nobody listens there any more; start the server again", path);
+		return gnv_fail(-ENODEV, "%s: no server listens there any more. Start the server again", path);
 	return gnv_fail(-err, "%s: %s", path, strerror(err));
 }
 
@@ -227,7 +227,7 @@ static void collect(struct msghdr *msg, struct gnv_socket_fds *fds)
 	fds->lost |= (msg->msg_flags & MSG_CTRUNC) != 0;
 }
 
-/* With room for as many descriptors as can come: what has no room the kernel closes, and this thread would wait for that. */
+/* With room for as many descriptors as can come: the kernel closes those without room, and this thread would wait for that. */
 long gnv_socket_receive(int fd, void *to, size_t len, struct gnv_socket_fds *fds)
 {
 	_Alignas(struct cmsghdr) char control[CMSG_SPACE(GNV_PASSED_AT_ONCE * sizeof(int))];

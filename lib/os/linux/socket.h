@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Local sockets: one that serves one client after the other, and its client; messages with descriptors (unix(7), SCM_RIGHTS). */
+/* Local sockets: a server with one client at a time, its client, and messages with descriptors (unix(7), SCM_RIGHTS). */
 #ifndef GNV_OS_LINUX_SOCKET_H
 #define GNV_OS_LINUX_SOCKET_H
 
@@ -15,7 +15,7 @@ struct gnv_socket {
 	char path[108];
 };
 
-/* Descriptors that came; a user that takes one sets it to -1. */
+/* Received descriptors. A user that takes one sets it to -1. */
 struct gnv_socket_fds {
 	unsigned count; /* GNV_SOCKET_FDS at most */
 	bool lost; /* there were more than have room, or than this process may have */
@@ -24,20 +24,20 @@ struct gnv_socket_fds {
 
 /*
  * gnv_socket_listen() - make a socket that this user may connect to
- * A socket that nobody listens to any more is replaced.
- * Return: 0; -EADDRINUSE somebody listens there; -EEXIST it is a file of another kind; -ENAMETOOLONG; as the system says of the
- * path; gnv_fail() has the message.
+ * An old socket without a server is replaced.
+ * Return: 0; -EADDRINUSE a server listens there; -EEXIST it is a file of another kind; -ENAMETOOLONG; errors of the path;
+ * gnv_fail() has the message.
  */
 int gnv_socket_listen(const char *path, struct gnv_socket *socket);
 void gnv_socket_close(struct gnv_socket *socket);
 
-/* Return: a descriptor, which a child of fork() does not have; or a negative errno, -EAGAIN when nobody is there. */
+/* Return: a descriptor, which a child of fork() does not have; or a negative errno, -EAGAIN without a client. */
 int gnv_socket_accept(const struct gnv_socket *socket);
 
 /*
- * gnv_socket_connect() - be the client of a socket
- * Return: a descriptor, which a child of fork() does not have; -ENOENT; -EINVAL it is no such socket; -ENODEV nobody listens there;
- * -EBUSY others wait there already; -ENAMETOOLONG; as the system says; gnv_fail() has the message.
+ * gnv_socket_connect() - connect to a socket
+ * Return: a descriptor, which a child of fork() does not have; -ENOENT; -EINVAL it is no such socket; -ENODEV no server listens
+ * there; -EBUSY others wait there already; -ENAMETOOLONG; errors of the system; gnv_fail() has the message.
  */
 int gnv_socket_connect(const char *path);
 /* End sending: the other end sees it and can still send. */
@@ -59,7 +59,7 @@ long gnv_socket_receive(int fd, void *to, size_t len, struct gnv_socket_fds *fds
 /* Without waiting, and with a descriptor unless it is -1. Return: bytes; -EAGAIN; another negative errno. */
 long gnv_socket_send(int fd, const void *from, size_t len, int with);
 
-/* Close those that nobody has taken. Return: as gnv_passed_close(). */
+/* Close those that were not taken. Return: as gnv_passed_close(). */
 bool gnv_socket_drop(struct gnv_socket_fds *fds);
 
 #endif

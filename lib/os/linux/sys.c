@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Memory of this process: mmap and its relatives.
- * Invariant: what gnv_sys_map() returns is one mapping of exactly `len` bytes, so gnv_sys_unmap() needs no more than that.
+ * Invariant: gnv_sys_map() returns one mapping of exactly `len` bytes, so gnv_sys_unmap() needs no more than that.
  */
 #include "os/linux/sys.h"
 
@@ -41,7 +41,7 @@ static void *map_aligned(size_t len, size_t align)
 	if (before)
 		munmap(wide, before);
 	munmap(ptr + len, align - before);
-	madvise(ptr, len, MADV_HUGEPAGE); /* best effort: small pages serve as well */
+	madvise(ptr, len, MADV_HUGEPAGE); /* best effort: small pages work as well */
 	return ptr;
 }
 
@@ -65,7 +65,10 @@ int gnv_sys_map(size_t len, size_t align, bool huge, void **ptr)
 	return 0;
 }
 
-/* Reading it as another process would pins the page, as a device's mapping does. A sandbox that forbids the call says nothing. */
+/*
+ * Reading it as another process would pins the page, as a device's mapping does. A sandbox may forbid the call, which is no
+ * result.
+ */
 static bool can_pin(void *ptr)
 {
 	char byte;

@@ -11,10 +11,10 @@
 size_t gnv_sys_page_size(void);
 
 /*
- * gnv_sys_map() - anonymous private memory, zeroed, not inherited over fork()
+ * gnv_sys_map() - map anonymous private memory, zeroed, not inherited over fork()
  * @len:  a multiple of the page size, and of @align
  * @align: 0, or a power of two of at least a page that the address is a multiple of
- * @huge: from the reserved 2 MiB pages (hugetlb); without it, transparent huge pages are asked for where @align is that large
+ * @huge: from the reserved 2 MiB pages (hugetlb). Without it, transparent huge pages are requested if @align is that large
  * Return: 0, -ENOMEM.
  */
 int gnv_sys_map(size_t len, size_t align, bool huge, void **ptr);
@@ -26,20 +26,20 @@ void gnv_sys_unmap(void *ptr, size_t len);
  */
 int gnv_sys_adopt(void *ptr, size_t len);
 
-/* Zeroes in private anonymous memory; its whole pages go back to the system until they are used again. */
+/* Zero private anonymous memory. Its whole pages go back to the system until they are used again. */
 void gnv_sys_clear(void *ptr, size_t len);
 
 /* The number of this process. */
 int gnv_sys_process(void);
 
 /*
- * This thread carries out I/O of the kernel's: memory that it asks for is not made by writing to the disk that it serves, for which
- * it would wait for itself (prctl(2), PR_SET_IO_FLUSHER). Nothing changes without CAP_SYS_RESOURCE.
+ * Mark this thread as one that executes I/O of the kernel. Its allocations must not write to the disk that it serves, because it
+ * would wait for itself (prctl(2), PR_SET_IO_FLUSHER). Nothing changes without CAP_SYS_RESOURCE.
  */
 void gnv_sys_serves_io(void);
 
 /*
- * This thread's sleeps end at most so many nanoseconds late, if a CPU is free; 50,000 where nothing was said (prctl(2),
+ * Let this thread's sleeps end at most so many nanoseconds late, if a CPU is free. The default is 50,000 (prctl(2),
  * PR_SET_TIMERSLACK).
  */
 void gnv_sys_wake_within(unsigned long ns);
@@ -58,12 +58,12 @@ int gnv_sys_lock(void *ptr, size_t len);
 /* May it do raw I/O (CAP_SYS_RAWIO)? */
 bool gnv_sys_may_rawio(void);
 
-/* Bytes this process may lock or pin; UINT64_MAX without a limit (a capability lifts it). */
+/* Bytes this process may lock or pin, or UINT64_MAX without a limit (a capability lifts it). */
 uint64_t gnv_sys_lock_limit(void);
 
 /*
- * gnv_sys_probe() - is all of it mapped, readable and writable?
- * Never touches the bytes. Return: 0; -EFAULT it is not; -EOPNOTSUPP the system does not tell.
+ * gnv_sys_probe() - test whether all of it is mapped, readable and writable
+ * Never touches the bytes. Return: 0; -EFAULT it is not; -EOPNOTSUPP the system does not report it.
  */
 int gnv_sys_probe(const void *ptr, size_t len);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * sysfs, read as text.
- * Invariant: what cannot be read is "unknown" (-1, 0 or ""), never an error by itself; only an absent device is.
+ * Invariant: a value that cannot be read is "unknown" (-1, 0 or ""), never an error by itself. Only an absent device is an error.
  */
 #include "os/linux/sysfs.h"
 
@@ -157,7 +157,7 @@ int gnv_pci_parse(const char *text, char bdf[GNV_BDF_BYTES])
 	}
 	/* sscanf() takes signs and white space, too. */
 	if (end < 0 || text[strspn(text, "0123456789abcdefABCDEF:.")] || slot > 31 || function > 7)
-		return gnv_fail(-EINVAL, "'%.100s' is not a PCI address; write DDDD:BB:DD.F as lspci -D shows it", text);
+		return gnv_fail(-EINVAL, "'%.100s' is not a PCI address. Write DDDD:BB:DD.F as lspci -D shows it", text);
 	snprintf(bdf, GNV_BDF_BYTES, "%04x:%02x:%02x.%x", domain & 0xffff, bus & 0xff, slot & 0x1f, function & 7);
 	return 0;
 }
@@ -173,7 +173,7 @@ int gnv_sysfs_pci(const char *sys, const char *bdf, struct gnv_pci *pci)
 	memcpy(pci->bdf, name, sizeof(name));
 	bdf = pci->bdf;
 	if (device_text(sys, bdf, "class", text, sizeof(text)))
-		return gnv_fail(-ENODEV, "there is no PCI device %s; lspci -D lists those there are", bdf);
+		return gnv_fail(-ENODEV, "there is no PCI device %s. lspci -D lists all devices", bdf);
 	pci->class_code = (uint32_t)strtoul(text, NULL, 0);
 	pci->vendor = (uint16_t)device_number(sys, bdf, "vendor", 0);
 	pci->device = (uint16_t)device_number(sys, bdf, "device", 0);

@@ -10,14 +10,14 @@
 #include <stdint.h>
 
 #define GNV_SYSFS "/sys"
-#define GNV_BDF_BYTES 16       /* "DDDD:BB:DD.F" and its NUL; domains may have more digits */
+#define GNV_BDF_BYTES 16       /* "DDDD:BB:DD.F" and its NUL. Domains may have more digits */
 #define GNV_CLASS_NVME 0x010802u
 #define GNV_CLASS_BRIDGE 0x06u /* base class */
 
 struct gnv_pci {
 	char bdf[GNV_BDF_BYTES];
 	char driver[32];   /* "" when no driver is bound */
-	char cdev[32];     /* "vfio0", of a device bound to a VFIO driver; else "" */
+	char cdev[32];     /* "vfio0", of a device bound to a VFIO driver, else "" */
 	uint32_t class_code;
 	uint16_t vendor;
 	uint16_t device;
@@ -25,7 +25,7 @@ struct gnv_pci {
 	int numa;          /* -1 unknown */
 	unsigned link_width;
 	char link_speed[32]; /* "8.0 GT/s PCIe", "" unknown */
-	unsigned max_width;  /* what the device can do */
+	unsigned max_width;  /* limit of the device */
 	char max_speed[32];
 };
 
@@ -70,8 +70,8 @@ int gnv_sysfs_entry(const char *path, const char *prefix, unsigned n, char *name
 int gnv_sysfs_nvme_folder(const char *sys, const struct gnv_pci *pci, char *path, size_t size);
 
 /*
- * gnv_sysfs_disk() - the n-th namespace in the folder of a controller
- * @entry: its name there, "nvme0n1" or, with multipath, "nvme0c1n1"; @disk: of the disk, "nvme0n1"; both have @size bytes
+ * gnv_sysfs_disk() - find the n-th namespace in the folder of a controller
+ * @entry: its name there, "nvme0n1" or, with multipath, "nvme0c1n1". @disk: of the disk, "nvme0n1". Both have @size bytes
  * Return: 0, -ENOENT.
  */
 int gnv_sysfs_disk(const char *folder, unsigned n, char *entry, char *disk, size_t size);
@@ -82,7 +82,7 @@ int gnv_sysfs_namespace(const char *sys, const struct gnv_pci *pci, unsigned n, 
 /* An attribute of the controller the nvme driver made of the device: "model", "serial". Return: 0, -ENOENT. */
 int gnv_sysfs_nvme_text(const char *sys, const struct gnv_pci *pci, const char *attribute, char *text, size_t size);
 
-/* The text of a file, without the white space at its end; "" on failure. Return: 0 or a negative errno. */
+/* The text of a file, without the white space at its end, or "" on failure. Return: 0 or a negative errno. */
 int gnv_sysfs_read(const char *path, char *text, size_t size);
 
 /* Does the kernel hand out devices without IOMMU? Return: 1 or 0; -ENOENT it has no such switch. */
@@ -97,7 +97,7 @@ int gnv_sysfs_may_write(const char *sys, const char *path);
 /* The configuration space of a device, as much of it as this process may read. Return: bytes read, 0 on failure. */
 size_t gnv_sysfs_config(const char *sys, const char *bdf, void *config, size_t size);
 
-/* Where the device is below /sys/devices; every bridge above it is a part. `path` has PATH_MAX bytes. Return: 0, -errno. */
+/* The path of the device below /sys/devices, with every bridge above it. `path` has PATH_MAX bytes. Return: 0, -errno. */
 int gnv_sysfs_place(const char *sys, const char *bdf, char *path);
 
 /* Size in bytes of a block device. */

@@ -23,7 +23,7 @@
 #define NUDGE_NS (500 * GNV_NS_PER_MS)
 #define NODE_MS 5000 /* for udev, where devtmpfs has not made it at once */
 
-/* A command and what it reads and writes: the kernel's until it has answered. */
+/* A command and its buffers, which belong to the kernel until its reply. */
 struct call {
 	struct gnv_ublk_ctrl cmd;
 	unsigned char buf[256];
@@ -40,7 +40,7 @@ static int open_control(void)
 	if (errno == ENOENT || errno == ENXIO || errno == ENODEV)
 		return gnv_fail(-EOPNOTSUPP, "there is no " CONTROL ": load the driver by modprobe ublk_drv (CONFIG_BLK_DEV_UBLK)");
 	if (errno == EACCES || errno == EPERM)
-		return gnv_fail(-EACCES, CONTROL ": no permission; block devices are made by root (CAP_SYS_ADMIN)");
+		return gnv_fail(-EACCES, CONTROL ": no permission. Only root can make block devices (CAP_SYS_ADMIN)");
 	return gnv_fail(-errno, CONTROL " cannot be opened: %s", strerror(errno));
 }
 
@@ -93,7 +93,7 @@ static int send(struct gnv_uring *ring, uint32_t op, struct call *call, int *ans
 	return ret;
 }
 
-/* Return: 0, and what the driver answered at last; -ETIMEDOUT it has the command still. */
+/* Return: 0, with the driver's last result; -ETIMEDOUT it still has the command. */
 static int send_within(int fd, uint32_t op, struct call *call, unsigned ms, int *answer)
 {
 	struct gnv_deadline deadline = gnv_deadline_in(ms);
@@ -248,7 +248,7 @@ int gnv_ublk_users(uint32_t id, char *text)
 	ret = gnv_users_of_block(GNV_SYSFS, GNV_PROC, st.st_rdev, true, text, &unseen);
 	if (!ret && gnv_ublk_waits(GNV_SYSFS, id)) {
 		snprintf(text, GNV_USERS_TEXT, "requests are in flight or wait for a server, for example those of the kernel's "
-					       "search for partitions; start another server (--recover), or remove the block "
+					       "search for partitions. Start another server (--recover), or remove the block "
 					       "device with them (--force)");
 		return -EBUSY;
 	}

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Block devices of the kernel whose requests this process carries out (ublk_drv): commands to its control node, and the node of a
- * device from which its queues are served. What goes through the queues is os/linux/uring.h's.
+ * Block devices of the kernel whose requests this process executes (ublk_drv): commands to its control node, and the node of a
+ * device for its queues. os/linux/uring.h has the commands in the queues.
  */
 #ifndef GNV_OS_LINUX_UBLK_H
 #define GNV_OS_LINUX_UBLK_H
@@ -13,17 +13,17 @@
 #include "os/linux/uapi/ublk.h"
 
 /*
- * gnv_ublk_control() - one command to /dev/ublk-control
+ * gnv_ublk_control() - send one command to /dev/ublk-control
  * @op:   GNV_UBLK_GET_DEV_INFO and so on
  * @id:   of the device
- * @buf:  @len bytes, in and out; NULL: none
+ * @buf:  @len bytes, in and out, or NULL
  * The start of a device names this process. It waits up to half a minute: a stop waits for requests. Any thread.
- * Return: as the driver says; -EOPNOTSUPP no ublk, or one older than Linux 6.4; -EACCES; -ETIMEDOUT. gnv_fail() has a sentence for
+ * Return: the driver's result; -EOPNOTSUPP no ublk, or one older than Linux 6.4; -EACCES; -ETIMEDOUT. gnv_fail() has a sentence for
  * these three, which do not depend on the command.
  */
 int gnv_ublk_control(uint32_t op, uint32_t id, void *buf, size_t len);
 
-/* The same, again and again as long as the driver returns -EBUSY, but no longer than @ms; by one ring. */
+/* The same, repeated while the driver returns -EBUSY, but no longer than @ms, by one ring. */
 int gnv_ublk_control_within(uint32_t op, uint32_t id, unsigned ms);
 
 /*
@@ -47,8 +47,8 @@ bool gnv_ublk_waits(const char *sys, uint32_t id);
 
 /*
  * gnv_ublk_users() - find users that have the disk of a device mounted, or open
- * @text: the user, or "" (users.h), also with -EBUSY, where it is unknown; GNV_USERS_TEXT bytes
- * The disk is not opened where requests of it wait. Return: 0 nobody that is known of; -EBUSY; as gnv_users_of_block().
+ * @text: the user, or "" (users.h), also with -EBUSY, where it is unknown. GNV_USERS_TEXT bytes
+ * The disk is not opened while its requests wait. Return: 0 no known user; -EBUSY; as gnv_users_of_block().
  */
 int gnv_ublk_users(uint32_t id, char *text);
 

@@ -26,7 +26,7 @@ struct gnv_uring {
 	int fd;
 };
 
-/* The cheapest way of being told about completions that this kernel knows, best first. */
+/* The cheapest notifications of completions that this kernel knows, best first. */
 static const unsigned setup_flags[] = {
 	IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN | IORING_SETUP_TASKRUN_FLAG,
 	IORING_SETUP_COOP_TASKRUN | IORING_SETUP_TASKRUN_FLAG,
@@ -51,7 +51,7 @@ static void queue_exit(struct gnv_uring *ring)
 	gnv_fork_keep(-1);
 }
 
-/* Rings count as locked memory of the user; those of a process that has just ended still do for a moment. */
+/* Rings count as locked memory of the user, for a moment also after their process has ended. */
 static int setup_within_limit(struct gnv_uring *ring, unsigned entries, unsigned flags)
 {
 	const unsigned least = entries < 16 ? entries : 16;
@@ -82,7 +82,7 @@ static int setup(struct gnv_uring *ring, unsigned entries, unsigned more)
 	if (!(ring->io.features & IORING_FEAT_EXT_ARG))
 		ret = -EOPNOTSUPP;
 	else if (syscall(SYS_io_uring_enter, ring->io.ring_fd, 0, 0, 0, NULL, 0) < 0)
-		ret = -EPERM; /* a seccomp profile may forbid this call alone, by any errno; nothing else refuses to do nothing */
+		ret = -EPERM; /* a seccomp profile may forbid this call alone, by any errno. Nothing else refuses an empty call */
 	if (ret)
 		queue_exit(ring);
 	return ret;
@@ -105,8 +105,8 @@ static int open_ring(unsigned entries, unsigned buffers, int fd, int held, unsig
 	io_uring_register_ring_fd(&ring->io);
 	ring->fd = fd;
 	/*
-	 * To give a registered file back waits, up to Linux 6.12, for all that uses it. ublk keeps a command without limit (its
-	 * completions are narrow); the nvme driver ends each after a time.
+	 * Up to Linux 6.12, returning a registered file waits for all of its users. ublk keeps a command without limit (its
+	 * completions are narrow). The nvme driver ends each after a time.
 	 */
 	ring->file = wide != IORING_SETUP_SQE128 && !io_uring_register_files(&ring->io, files, held < 0 ? 1 : 2);
 	ring->buffers = buffers && !io_uring_register_buffers_sparse(&ring->io, buffers);
@@ -133,7 +133,7 @@ void gnv_uring_close(struct gnv_uring *ring)
 {
 	if (!ring)
 		return;
-	/* Closing a ring drops its file some time later; a block device must be free for others when this returns. */
+	/* Closing a ring drops its file some time later, but a block device must be free for others when this returns. */
 	if (ring->file)
 		io_uring_unregister_files(&ring->io);
 	queue_exit(ring);
@@ -248,7 +248,7 @@ int gnv_uring_submit(struct gnv_uring *ring)
 	return ret < 0 ? ret : 0;
 }
 
-/* The kernel looks at the tail in io_uring_enter() only, as nobody asks for a thread of its own (IORING_SETUP_SQPOLL). */
+/* The kernel reads the tail in io_uring_enter() only, as no ring has a kernel thread (IORING_SETUP_SQPOLL). */
 unsigned gnv_uring_take_back(struct gnv_uring *ring, void **tag, unsigned max)
 {
 	const unsigned shift = ring->io.flags & IORING_SETUP_SQE128 ? 1 : 0;
@@ -267,8 +267,8 @@ unsigned gnv_uring_take_back(struct gnv_uring *ring, void **tag, unsigned max)
 }
 
 /*
- * The kernel brings in what has ended some 20 at a time, and those are handed out before it is asked for more: the caller may
- * have more to submit after them, for which the drive would wait.
+ * The kernel brings in some 20 completions at a time. Return these before asking for more: the caller may then submit more
+ * requests, for which the drive would wait.
  */
 unsigned gnv_uring_reap(struct gnv_uring *ring, struct gnv_uring_done *done, unsigned max)
 {

@@ -2,9 +2,9 @@
 /*
  * io_uring on one open file, for one thread.
  *
- * The thread that opens a ring is the only one that may use it. Requests are queued, then handed to the kernel together by
- * gnv_uring_submit(); each comes back once from gnv_uring_reap() with the tag it was queued with. Buffers and vectors stay
- * untouched by the caller until then.
+ * The thread that opens a ring is the only one that may use it. Requests are queued, then passed to the kernel together by
+ * gnv_uring_submit(). Each comes back once from gnv_uring_reap() with its tag. The caller must not touch buffers and vectors until
+ * then.
  */
 #ifndef GNV_OS_LINUX_URING_H
 #define GNV_OS_LINUX_URING_H
@@ -14,7 +14,7 @@
 #include <stdint.h>
 #include <sys/uio.h>
 
-#define GNV_URING_MAX_IOV 1024u /* vectors of one request; the rest is for the next one */
+#define GNV_URING_MAX_IOV 1024u /* vectors of one request. The rest is for the next one */
 
 struct gnv_uring;
 
@@ -25,7 +25,7 @@ struct gnv_uring_done {
 
 /*
  * @entries: requests that may be in flight at one time
- * @buffers: slots for gnv_uring_set_buffer(); 0 for none
+ * @buffers: slots for gnv_uring_set_buffer(), or 0
  * Return: 0; -ENOMEM; -EOPNOTSUPP the kernel has no io_uring, or it is too old; -EPERM it is switched off here.
  */
 int gnv_uring_open(unsigned entries, unsigned buffers, int fd, struct gnv_uring **ring);
@@ -44,17 +44,17 @@ int gnv_uring_open_wide(unsigned entries, int fd, struct gnv_uring **ring);
 int gnv_uring_command(struct gnv_uring *ring, uint32_t op, const void *cmd, size_t len, void *tag);
 
 /*
- * A wide ring whose completions are as wide, as the nvme driver wants it, with slots for gnv_uring_set_buffer().
- * @held: a descriptor whose file the ring keeps open, too, also of a process that died, until the last request has ended; -1: none
+ * A wide ring whose completions are as wide, as the nvme driver requires, with slots for gnv_uring_set_buffer().
+ * @held: a descriptor whose file the ring keeps open, too, also of a process that died, until the last request has ended, or -1
  */
 int gnv_uring_open_nvme(unsigned entries, unsigned buffers, int fd, int held, struct gnv_uring **ring);
 
-/* The same as gnv_uring_command(), by a driver that knows them with the data in a registered buffer; @buffer -1: none. */
+/* The same as gnv_uring_command(), for a driver that supports data in a registered buffer. @buffer -1: none. */
 int gnv_uring_command_fixed(struct gnv_uring *ring, uint32_t op, const void *cmd, size_t len, int buffer, void *tag);
 
 /*
  * gnv_uring_rw() - queue a read or write at @offset
- * @buffer: slot of the registered buffer that holds all of the single vector; -1: none
+ * @buffer: slot of the registered buffer that holds all of the single vector, or -1
  * @durable: a write that completes only when the data is on the medium
  * Return: 0; -EBUSY too many requests in flight.
  */
@@ -81,20 +81,20 @@ unsigned gnv_uring_reap(struct gnv_uring *ring, struct gnv_uring_done *done, uns
 void gnv_uring_wait(struct gnv_uring *ring, unsigned usec);
 
 /*
- * gnv_uring_turn() - hand queued requests to the kernel, and sleep until a request completes, but not longer; with one system call
+ * gnv_uring_turn() - pass queued requests to the kernel, and sleep until a request completes, at most @usec, by one system call
  * @usec: 0: do not sleep
  * Return: 0; as gnv_uring_submit().
  */
 int gnv_uring_turn(struct gnv_uring *ring, unsigned usec);
 
 /*
- * gnv_uring_nudge() - give the kernel's worker threads something to do, so that they look at what was put off, too
+ * gnv_uring_nudge() - give the kernel's worker threads a request, so that they continue deferred work, too
  * It completes with the tag NULL and 0. Without room, or memory, nothing happens.
  */
 void gnv_uring_nudge(struct gnv_uring *ring);
 
 /*
- * gnv_uring_set_buffer() - register memory in a slot, replacing what was there; len 0 empties it
+ * gnv_uring_set_buffer() - register memory in a slot, replacing earlier memory. len 0 empties it
  * Requests that use the old buffer are not disturbed. Return: 0, or an errno (-ENOMEM: over the locked-memory limit).
  */
 int gnv_uring_set_buffer(struct gnv_uring *ring, unsigned slot, void *ptr, size_t len);

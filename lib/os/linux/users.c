@@ -30,8 +30,8 @@ static void tame(char *text)
 }
 
 /*
- * Where it is mounted in the mount namespace of this process. The exclusive open decides; this finds the words. A line has no
- * bounds: what is mounted may lie deep in its file system.
+ * Where it is mounted in the mount namespace of this process. The exclusive open decides, this finds the text. A line has no
+ * bounds: the mounted folder may be deep in its file system.
  */
 static bool is_mounted(const char *proc, uint64_t dev, char point[GNV_USERS_TEXT])
 {
@@ -70,13 +70,13 @@ static int is_handed_out(const char *sys, const struct gnv_opened *node, char te
 		return 0;
 	tame(subsystem);
 	snprintf(text, GNV_USERS_TEXT,
-		 how == GNV_NVMET_NAMESPACE ? "the kernel's NVMe target hands %s out as %.120s; disable that namespace of it first" :
-					      "the kernel's NVMe target hands out the controller of %s as %.120s; disable its passthru first",
+		 how == GNV_NVMET_NAMESPACE ? "the kernel's NVMe target exports %s as %.120s. Disable that namespace of it first" :
+					      "the kernel's NVMe target exports the controller of %s as %.120s. Disable its passthru first",
 		 node->name, subsystem);
 	return -EBUSY;
 }
 
-/* What this machine cannot be without. */
+/* Mount points that this machine needs. */
 static bool is_of_system(const char *point)
 {
 	static const char *const points[] = { "/", "/usr", "/var", "/boot", "/boot/efi", "/efi" };
@@ -87,7 +87,7 @@ static bool is_of_system(const char *point)
 	return false;
 }
 
-/* Is the holder of a disk (device mapper, RAID), or what holds that, mounted where the machine runs from? */
+/* Whether the holder of a disk (device mapper, RAID), or its holder, is mounted at such a point. */
 static bool bears_system(const char *sys, const char *proc, const char *holder, char point[GNV_USERS_TEXT])
 {
 	char name[GNV_USERS_TEXT], path[PATH_BYTES], text[32];
@@ -111,14 +111,14 @@ static int is_held(const struct gnv_nodes *nodes, const char *proc, const struct
 	char by[GNV_USERS_TEXT], point[GNV_USERS_TEXT];
 
 	if (is_mounted(proc, node->dev, by) && is_of_system(by))
-		snprintf(text, GNV_USERS_TEXT, "this machine runs from it, %s is mounted on %.60s; take another drive", node->name, by);
+		snprintf(text, GNV_USERS_TEXT, "this machine runs from it, %s is mounted on %.60s. Use another drive", node->name, by);
 	else if (is_mounted(proc, node->dev, by))
-		snprintf(text, GNV_USERS_TEXT, "%s is mounted on %.150s; unmount it first", node->name, by);
+		snprintf(text, GNV_USERS_TEXT, "%s is mounted on %.150s. Unmount it first", node->name, by);
 	else if (has_holder(nodes->sys, node->dev, by, sizeof(by)) && bears_system(nodes->sys, proc, by, point))
-		snprintf(text, GNV_USERS_TEXT, "this machine runs from it, %.60s holds %s and is mounted on %.60s; take another drive", by,
+		snprintf(text, GNV_USERS_TEXT, "this machine runs from it, %.60s holds %s and is mounted on %.60s. Use another drive", by,
 			 node->name, point);
 	else if (has_holder(nodes->sys, node->dev, by, sizeof(by)) || gnv_loop_of(nodes->sys, node, by, sizeof(by)))
-		snprintf(text, GNV_USERS_TEXT, "%s is held by %.60s; stop that first", node->name, by);
+		snprintf(text, GNV_USERS_TEXT, "%s is held by %.60s. Stop that first", node->name, by);
 	else
 		return is_handed_out(nodes->sys, node, text);
 	return -EBUSY;
@@ -132,7 +132,7 @@ int gnv_users_opened(const struct gnv_nodes *nodes, const char *proc, enum gnv_o
 
 	if (!gnv_openers_find(proc, &query, &who, unseen))
 		return 0;
-	snprintf(text, GNV_USERS_TEXT, "process %d (%s) has %s open; end it, or let it close that", who.pid, who.command,
+	snprintf(text, GNV_USERS_TEXT, "process %d (%s) has %s open. End it, or let it close the file", who.pid, who.command,
 		 who.what->name);
 	return -EBUSY;
 }
@@ -200,11 +200,11 @@ static int say_locked(const char *proc, const struct gnv_opened *image, int fd, 
 	struct gnv_opener who;
 
 	if (gnv_openers_find(proc, &query, &who, NULL) && who.pid == getpid())
-		snprintf(text, GNV_USERS_TEXT, "this process has it open already; share that device, or close it first");
+		snprintf(text, GNV_USERS_TEXT, "this process has it open already. Share that device, or close it first");
 	else if (who.what)
-		snprintf(text, GNV_USERS_TEXT, "process %d (%s) has locked it; end that first", who.pid, who.command);
+		snprintf(text, GNV_USERS_TEXT, "process %d (%s) has locked it. End it first", who.pid, who.command);
 	else if (!fcntl(fd, F_OFD_GETLK, &lock) && lock.l_type != F_UNLCK && lock.l_pid > 0)
-		snprintf(text, GNV_USERS_TEXT, "process %d has locked it; end that first", (int)lock.l_pid);
+		snprintf(text, GNV_USERS_TEXT, "process %d has locked it. End it first", (int)lock.l_pid);
 	else
 		return -EAGAIN;
 	return -EBUSY;
@@ -217,7 +217,7 @@ int gnv_users_of_image(const char *sys, const char *proc, int fd, bool locked, c
 	struct stat st;
 
 	snprintf(text, GNV_USERS_TEXT, "%s",
-		 locked ? "a process that this user may not look at has locked it; root sees which" : "");
+		 locked ? "a process of another user has locked it. Run as root to see it" : "");
 	if (fstat(fd, &st))
 		return 0;
 	image.dev = st.st_dev;
@@ -225,7 +225,7 @@ int gnv_users_of_image(const char *sys, const char *proc, int fd, bool locked, c
 	if (locked)
 		return say_locked(proc, &image, fd, text);
 	if (gnv_loop_of(sys, &image, name, sizeof(name)))
-		snprintf(text, GNV_USERS_TEXT, "/dev/%.60s is made of it; detach that first (losetup -d), or open that", name);
+		snprintf(text, GNV_USERS_TEXT, "/dev/%.60s uses it. Detach that device first (losetup -d), or open it", name);
 	return text[0] ? -EBUSY : 0;
 }
 
@@ -238,7 +238,7 @@ int gnv_users_say_lower(const struct gnv_lower *lower, const char *how, char tex
 
 int gnv_users_no_proc(const struct gnv_lower *lower, char text[GNV_USERS_TEXT])
 {
-	return gnv_users_say_lower(lower, "without /proc it cannot be opened safely: its users are unknown; mount /proc", text);
+	return gnv_users_say_lower(lower, "without /proc it cannot be opened safely: its users are unknown. Mount /proc", text);
 }
 
 /* A lock that does not go with this opener. */
@@ -260,7 +260,7 @@ static int look_at_renamed(const char *proc, const struct gnv_lower *lower, char
 
 	if (!gnv_openers_find(proc, &query, &who, NULL))
 		return 0;
-	snprintf(how, sizeof(how), "process %d (%s) has locked it; end that first", who.pid, who.command);
+	snprintf(how, sizeof(how), "process %d (%s) has locked it. End it first", who.pid, who.command);
 	return gnv_users_say_lower(lower, how, text);
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
-* Users of a drive: what is mounted from its nodes (drive.h), made of them (device mapper, md, loop), hands them out (the NVMe
- * target) or has them open. Functions take the roots of sysfs and procfs, "/sys" and "/proc" but in tests.
+ * Users of a drive: mounts of its nodes (drive.h), devices made of them (device mapper, md, loop), exports (the NVMe target), and
+ * processes that have them open. Functions take the roots of sysfs and procfs, "/sys" and "/proc" but in tests.
  */
 #ifndef GNV_OS_LINUX_USERS_H
 #define GNV_OS_LINUX_USERS_H
@@ -18,9 +18,9 @@
 
 /*
  * gnv_users_find() - find a user of the drive
- * @text:   the user, and after "; " what ends the use; "" for none
- * @unseen: how many processes could not be looked at; may be NULL
- * Return: 0, -EBUSY somebody, -ENOMEM.
+ * @text:   the user, and after ". " the remedy, or ""
+ * @unseen: how many processes could not be checked. May be NULL
+ * Return: 0; -EBUSY it has a user; -ENOMEM.
  */
 int gnv_users_find(const char *sys, const char *proc, const struct gnv_pci *pci, char text[GNV_USERS_TEXT], unsigned *unseen);
 
@@ -39,9 +39,9 @@ int gnv_users_of_block(const char *sys, const char *proc, uint64_t dev, bool wri
 /*
  * gnv_users_of_image() - find the holder of a lock on a regular file that this process could not get, or a loop device of it
  * @fd:     a descriptor of it that has no lock
- * @locked: somebody has one; else only loop devices are looked for
- * Return: as gnv_users_find(); -EAGAIN where the user cannot be seen, as text says: another user's process, or one that has ended
- * and whose io_uring the kernel has yet to take down.
+ * @locked: a process has one. Otherwise only search for loop devices
+ * Return: as gnv_users_find(); -EAGAIN the user is not visible, as text says: another user's process, or one that has ended and
+ * whose io_uring the kernel has yet to end.
  */
 int gnv_users_of_image(const char *sys, const char *proc, int fd, bool locked, char text[GNV_USERS_TEXT]);
 
@@ -54,7 +54,7 @@ int gnv_users_of_image(const char *sys, const char *proc, int fd, bool locked, c
 int gnv_users_of_lower(const char *sys, const char *proc, const struct gnv_lower *lower, bool writer, struct gnv_deadline *dying,
 		       char text[GNV_USERS_TEXT]);
 
-/* Say of what a loop device is made, and how that is in use. Return: -EBUSY. */
+/* Describe a loop device, and the use of its file. Return: -EBUSY. */
 int gnv_users_say_lower(const struct gnv_lower *lower, const char *how, char text[GNV_USERS_TEXT]);
 
 /* The same, where it was found and /proc is missing, through which it is opened. */

@@ -16,9 +16,9 @@
 
 #include "util/log.h"
 
-#define PATH_ROOM 4096u /* what the kernel takes, and a NUL */
+#define PATH_ROOM 4096u /* limit of the kernel, with a NUL */
 
-/* One that is still to be read, and what it was when it was found. */
+/* A folder that is still to be read, and its identity when it was found. */
 struct folder {
 	struct folder *next;
 	dev_t dev;
@@ -81,7 +81,7 @@ static int read_all(struct walk *w, DIR *d, const char *path)
 	return ret || !errno ? ret : refuse(path, errno, NULL);
 }
 
-/* A user that may write there could put a link, or another directory, in its place meanwhile. Its content was not asked for. */
+/* A user with write access could have replaced it by a link or another directory, whose content was not requested. */
 static int check_same(const struct folder *f, int fd)
 {
 	struct stat st;

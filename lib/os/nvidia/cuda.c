@@ -10,7 +10,7 @@
 #include "util/clock.h"
 #include "util/log.h"
 
-#define CAPABILITY_MIN 75 /* what the code is compiled for, and the memory model it needs */
+#define CAPABILITY_MIN 75 /* for which the code is compiled, with the memory model it needs */
 
 #define SYMBOL(field, type, name) { name, offsetof(struct gnv_cuda_api, field), false },
 static const struct gnv_dl_symbol symbols[] = { GNV_CUDA_FUNCTIONS(SYMBOL) { NULL, 0, false } };
@@ -50,7 +50,7 @@ int gnv_cuda_failed(const struct gnv_cuda *cuda, const char *what, int error)
 	cuda->api.error(error, &text);
 	if (is_final(error))
 		return gnv_fail(-EIO,
-				"CUDA: %s: a kernel, this one or an earlier one, failed: %s (%d); restart the program, because nothing more "
+				"CUDA: %s: a kernel, this one or an earlier one, failed: %s (%d). Restart the program, because nothing more "
 				"of it runs on this GPU",
 				what, text ? text : "unknown", error);
 	return gnv_fail(ret, "CUDA: %s: %s (%d)", what, text ? text : "unknown", error);
@@ -80,7 +80,7 @@ static int check_stuck(const struct gnv_cuda *cuda)
 {
 	if (!gnv_cuda_is_stuck(cuda->gpu))
 		return 0;
-	return gnv_fail(-EIO, "a kernel of this process on %s did not end, and nothing more can be loaded there; restart the program",
+	return gnv_fail(-EIO, "a kernel of this process on %s did not end, and nothing more can be loaded there. Restart the program",
 			cuda->name);
 }
 
@@ -151,9 +151,9 @@ static int choose_device(struct gnv_cuda *cuda, unsigned index)
 	if (!error)
 		error = cuda->api.attribute(&pools, GNV_CUDA_MEMORY_POOLS, cuda->device);
 	if (error)
-		return gnv_cuda_failed(cuda, "the GPU does not say what it is", error);
+		return gnv_cuda_failed(cuda, "the GPU does not report its capability", error);
 	if (10 * major + minor < CAPABILITY_MIN)
-		return gnv_fail(-EOPNOTSUPP, "%s has compute capability %d.%d; the library needs 7.5 or newer", cuda->name, major, minor);
+		return gnv_fail(-EOPNOTSUPP, "%s has compute capability %d.%d, but the library needs 7.5 or newer", cuda->name, major, minor);
 	if (!pools)
 		return gnv_fail(-EOPNOTSUPP, "the driver of %s has no memory pools here, so its memory cannot be had without a halt",
 				cuda->name);
@@ -165,8 +165,8 @@ static int cannot_retain(const struct gnv_cuda *cuda, int error)
 	if (error != GNV_CUDA_UNAVAILABLE)
 		return gnv_cuda_failed(cuda, "cuDevicePrimaryCtxRetain", error);
 	return gnv_fail(-EIO,
-			"%s is not available to this process: another one has it alone (exclusive compute mode), or no process may use it; end "
-			"that process, or allow all by nvidia-smi --compute-mode=0",
+			"%s is not available to this process: another process has it alone (exclusive compute mode), or no process may use it. "
+			"End that process, or allow all by nvidia-smi --compute-mode=0",
 			gnv_cuda_name(cuda));
 }
 

@@ -56,11 +56,11 @@ int gnv_cuda_room(struct gnv_cuda *cuda, unsigned kernel, uint32_t group_lanes, 
 /* One run of a kernel. */
 struct gnv_cuda_job {
 	unsigned kernel;  /* index in the names of gnv_cuda_load() */
-	const void *args; /* its only parameter; copied */
+	const void *args; /* its only parameter, which is copied */
 	uint32_t groups;
 	uint32_t group_lanes;
 	uint32_t timeout_ms;
-	bool (*gets_on)(void *ctx); /* asked after that time: may it run as long again? NULL: no */
+	bool (*gets_on)(void *ctx); /* called after that time: may it run as long again? NULL: no */
 	void *ctx;
 };
 
@@ -77,10 +77,10 @@ int gnv_cuda_begin(struct gnv_cuda *cuda, void *stream, const struct gnv_cuda_jo
 bool gnv_cuda_stream_end(struct gnv_cuda *cuda, void *stream, uint32_t ms);
 
 /*
- * Such a stream as a service: kernels may wait for what its launches do. While a call of the driver waits for all kernels of the
- * GPU it launches nothing. So such calls of the library wait until no kernel of gnv_cuda_launch() runs, and new ones wait for their
- * end. stay() is called before and after them, by any thread: true: the launch that runs is to go on while kernels of the program
- * use it. The structure is the caller's, between add and remove.
+ * Such a stream as a service: kernels may wait for its launches. While a call of the driver waits for all kernels of the GPU, it
+ * launches nothing. So such calls of the library wait until no kernel of gnv_cuda_launch() runs, and new ones wait for their end.
+ * Any thread calls stay() before and after them. With true, the running launch must go on while kernels of the program use it. The
+ * structure belongs to the caller, between add and remove.
  */
 struct gnv_cuda_resident {
 	struct gnv_cuda_resident *next;
@@ -103,7 +103,7 @@ int gnv_cuda_enqueue(struct gnv_cuda *cuda, void *stream, const struct gnv_cuda_
  * gnv_cuda_register() - pin host memory and map it to the GPU
  * @io:   the bytes are registers of another device
  * @at:   the GPU's address of the first byte
- * @ours: set when gnv_cuda_unregister() is due; false: the memory was CUDA's before. Memory in a registration of the library is
+ * @ours: set if gnv_cuda_unregister() is due. Otherwise the memory was CUDA's before. Memory in a registration of the library is
  * counted: the last gnv_cuda_unregister() ends the registration, by whichever GPU. The registration keeps the context of its GPU.
  * Return: 0; -EOPNOTSUPP the driver does not take such memory; -EINVAL the program has registered a part of it; -EBUSY the library
  * has registered a part of it, or another thread ends the registration; -ENOMEM; -EIO.
@@ -120,13 +120,13 @@ int gnv_cuda_unregister(struct gnv_cuda *cuda, void *ptr);
 int gnv_cuda_alloc(struct gnv_cuda *cuda, size_t len, uint64_t *at);
 void gnv_cuda_free(struct gnv_cuda *cuda, uint64_t at);
 
-/* Copies, complete when they return 0; else -EIO. */
+/* Copies, complete when they return 0, or else -EIO. */
 int gnv_cuda_read(struct gnv_cuda *cuda, void *to, uint64_t at, size_t len);
 int gnv_cuda_write(struct gnv_cuda *cuda, uint64_t at, const void *from, size_t len);
 
 /*
- * gnv_cuda_tag() - the number of the allocation that holds an address, no other one's in this process; 0: it is none of CUDA's
- * gnv_cuda_allocation() - the same, and its bounds in whole pages. Return: false: it is none of CUDA's.
+ * gnv_cuda_tag() - get the unique number of an address's allocation in this process, or 0: it is none of CUDA's
+ * gnv_cuda_allocation() - get that, and its bounds in whole pages. Return: false: it is none of CUDA's.
  */
 uint64_t gnv_cuda_tag(struct gnv_cuda *cuda, const void *ptr);
 bool gnv_cuda_allocation(struct gnv_cuda *cuda, const void *ptr, struct gnv_alloc *alloc);

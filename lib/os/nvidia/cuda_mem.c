@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Memory of a GPU, and what the driver knows of an address. */
+/* Memory of a GPU, and the driver's facts about an address. */
 #include <errno.h>
 
 #include "os/nvidia/cuda_table.h"
@@ -96,7 +96,7 @@ bool gnv_cuda_allocation(struct gnv_cuda *cuda, const void *ptr, struct gnv_allo
 	return true;
 }
 
-/* @owner: set to the number of the GPU whose memory it is; this GPU, if it is the host's */
+/* @owner: set to the number of the GPU that owns the memory, or to this GPU for host memory */
 static int find(struct gnv_cuda *cuda, uint64_t at, size_t len, int *owner)
 {
 	gnv_cuda_ptr base = 0;
@@ -140,7 +140,7 @@ static int open_pool(struct gnv_cuda *cuda, uint64_t at, int owner)
 	if (!error)
 		error = cuda->api.can_peer(&can, cuda->device, device);
 	if (!error && !can)
-		return gnv_fail(-EXDEV, "%s, which is cuda:%u, has no peer access to memory of cuda:%d; use memory of the host, or the drive on "
+		return gnv_fail(-EXDEV, "%s, which is cuda:%u, has no peer access to memory of cuda:%d. Use host memory, or the drive on "
 					"cuda:%d", cuda->name, cuda->gpu, owner, owner);
 	if (!error)
 		error = cuda->api.pointer(&pool, GNV_CUDA_POINTER_POOL, at);

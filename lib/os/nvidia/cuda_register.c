@@ -9,11 +9,11 @@
 #include "util/checked.h"
 
 /*
- * What the library has registered with CUDA, which takes memory once for all of its users: a drive and threads may be two of them,
- * and either may be the first to go. CUDA's list is of the process, so this one is, too. No two entries share a byte.
+ * Registrations of the library with CUDA. CUDA registers memory once for all users: a drive and threads may be two of them, and
+ * either may end first. CUDA's list belongs to the process, so this one does, too. No two entries share a byte.
  *
- * A registration ends with the context that it was made in (cuDevicePrimaryCtxReset: "destroys and cleans up all resources"), so an
- * entry holds a reference to that context.
+ * A registration ends with its context (cuDevicePrimaryCtxReset: "destroys and cleans up all resources"), so an entry holds a
+ * reference to that context.
  */
 struct registered {
 	struct registered *next;
@@ -40,7 +40,7 @@ static struct registered **find_registered(const char *ptr, size_t len)
 	return link;
 }
 
-/* All pages of it: memory that a program registered before may end earlier, and what CUDA allocated within the last one. */
+/* All pages of it: memory that a program registered before may end earlier, and CUDA may have allocated a part of the last page. */
 static int find_host(struct gnv_cuda *cuda, void *ptr, size_t len, uint64_t *at)
 {
 	const size_t page = (len - 1) & ~(gnv_sys_page_size() - 1);
@@ -68,7 +68,7 @@ static int register_new(struct gnv_cuda *cuda, void *ptr, size_t len, bool io, u
 	if (!error)
 		return 0;
 	if (theirs && error == GNV_CUDA_INVALID_VALUE)
-		return gnv_fail(-EINVAL, "of %zu bytes at %p the program has registered a part with CUDA; register all of them, or none", len,
+		return gnv_fail(-EINVAL, "of %zu bytes at %p the program has registered a part with CUDA. Register all of them, or none", len,
 				ptr);
 	ret = gnv_cuda_failed(cuda, io ? "registers of a device cannot be mapped" : "host memory cannot be mapped", error);
 	return error == GNV_CUDA_INVALID_VALUE ? -EOPNOTSUPP : ret;
@@ -103,15 +103,15 @@ static int register_again(struct gnv_cuda *cuda, struct registered *known, void 
 	int error;
 
 	if (known->leaving)
-		return gnv_fail(-EBUSY, "another thread unmaps a part of %zu bytes at %p from a GPU; map them after that", len, ptr);
+		return gnv_fail(-EBUSY, "another thread unmaps a part of %zu bytes at %p from a GPU. Map them after that", len, ptr);
 	if (known->kept)
 		return gnv_fail(-EBUSY,
 				"a part of the %zu bytes at %p is still registered with CUDA, for memory that was unmapped, and "
-				"CUDA did not unregister it; use other addresses, or restart the program",
+				"CUDA did not unregister it. Use other addresses, or restart the program",
 				len, ptr);
 	if ((char *)ptr < known->ptr || !gnv_within((size_t)((char *)ptr - known->ptr), len, known->len))
 		return gnv_fail(-EBUSY,
-				"a part of the %zu bytes at %p is already mapped to a GPU, with %zu bytes at %p; map the memory "
+				"a part of the %zu bytes at %p is already mapped to a GPU, with %zu bytes at %p. Map the memory "
 				"as a whole, or unmap that part first",
 				len, ptr, known->len, (void *)known->ptr);
 	error = cuda->api.host_pointer(at, ptr, 0);
@@ -230,6 +230,6 @@ int gnv_cuda_unregister(struct gnv_cuda *cuda, void *ptr)
 	ret = end_use(cuda, ptr, &last);
 	pthread_mutex_unlock(&registering);
 	if (ret)
-		return gnv_fail(ret, "a kernel on a GPU that has the memory at %p did not end; %s may still use it", ptr, cuda->name);
+		return gnv_fail(ret, "a kernel on a GPU that has the memory at %p did not end. %s may still use it", ptr, cuda->name);
 	return last ? unregister(cuda, last) : 0;
 }

@@ -4,8 +4,8 @@
  * to be launched while such a call waits. A kernel that needs the work does not end then, and the call waits for that kernel.
  *
  * So such a call begins when no kernel of gnv_cuda_launch() runs, and none begins until it has ended. Kernels of the program, and
- * those of gnv_cuda_enqueue(), are not known here. For them the work hears of the call: its last launch goes on until they have
- * what they need.
+ * those of gnv_cuda_enqueue(), are not known here. For them the work is notified of the call, and its last launch goes on until
+ * they have what they need.
  */
 #include <pthread.h>
 
@@ -23,7 +23,7 @@ void gnv_cuda_resident_add(struct gnv_cuda *cuda, struct gnv_cuda_resident *resi
 {
 	resident->gpu = cuda->gpu;
 	pthread_mutex_lock(&lock);
-	while (gate[cuda->gpu].calls) /* it would hear of the end of a call of whose beginning it has not heard */
+	while (gate[cuda->gpu].calls) /* otherwise it would get the end of a call without its beginning */
 		pthread_cond_wait(&opens, &lock);
 	resident->next = residents;
 	residents = resident;
@@ -68,7 +68,7 @@ static struct gnv_cuda_resident *resident_of(unsigned gpu)
 	return r;
 }
 
-/* A call that begins while there is no such work waits for nobody, and work that is added meanwhile does not hear of it. */
+/* A call that begins without such work does not wait, and work that is added meanwhile is not notified. */
 bool gnv_cuda_wait_begins(unsigned gpu)
 {
 	struct gnv_cuda_resident *r;

@@ -31,8 +31,8 @@ int gnv_cuda_begin(struct gnv_cuda *cuda, void *stream, const struct gnv_cuda_jo
 }
 
 /*
- * The stream's context is looked at first: cuLaunchKernel says of a wrong one only that a handle is invalid (400, driver 580). Both
- * calls are lawful while the stream is captured.
+ * Check the stream's context first: for a wrong one, cuLaunchKernel only reports an invalid handle (400, driver 580). Both calls
+ * are allowed while the stream is captured.
  */
 static int enqueue(struct gnv_cuda *cuda, void *stream, const struct gnv_cuda_job *job)
 {
@@ -43,7 +43,7 @@ static int enqueue(struct gnv_cuda *cuda, void *stream, const struct gnv_cuda_jo
 		return gnv_cuda_failed_here(cuda, "cuStreamGetCtx", error);
 	if (context != cuda->context)
 		return gnv_fail(-EXDEV,
-				"the stream belongs to another GPU than %s, or to a context of the program's own; make it in the primary "
+				"the stream belongs to another GPU than %s, or to a context of the program's own. Make it in the primary "
 				"context of this GPU, as cudaSetDevice() and cudaStreamCreate() do",
 				cuda->name);
 	error = cuda->api.launch(cuda->kernel[job->kernel], job->groups, 1, 1, job->group_lanes, 1, 1, 0, stream, params, NULL);

@@ -70,7 +70,7 @@ struct gnv_cuda {
 
 /*
  * Make the GPU's primary context the thread's current one, and end that. In between, calls of the driver do not end the capture of
- * a stream, by this thread or another one. Return: 0; what gnv_cuda_failed() returns.
+ * a stream, by this thread or another one. Return: 0; errors of gnv_cuda_failed().
  * gnv_cuda_push() - the same of any context. Return: CUDA's error
  */
 int gnv_cuda_enter(struct gnv_cuda *cuda);
@@ -85,7 +85,7 @@ bool gnv_cuda_is_stuck(unsigned gpu);
 void gnv_cuda_set_stuck(struct gnv_cuda *cuda, bool stuck);
 
 /*
- * Before and after a call of the driver that waits for all kernels of the context. Return: what gnv_cuda_wait_ends() wants to know.
+ * Before and after a call of the driver that waits for all kernels of the context. Return: the argument of gnv_cuda_wait_ends().
  * gnv_cuda_kernel_begins() - the same of a kernel of the library that ends by itself
  */
 bool gnv_cuda_wait_begins(unsigned gpu);

@@ -22,12 +22,11 @@ static int bind_failed(const struct gnv_vfio *vfio, int err)
 		return gnv_fail(
 			-EPERM,
 			"%s: the kernel refused the device: its IOMMU group belongs to another process, or its interrupts are not "
-			"isolated; stop that process, or enable interrupt remapping in the firmware, or, if the drive may raise "
-			"any "
+			"isolated. Stop that process, or enable interrupt remapping in the firmware, or, if the drive may raise any "
 			"interrupt of this machine: echo 1 >/sys/module/iommufd/parameters/allow_unsafe_interrupts",
 			vfio->bdf);
 	if (err == EBUSY || err == EINVAL)
-		return gnv_fail(-EBUSY, "%s is in use by another process, by its group or its character device; stop that first",
+		return gnv_fail(-EBUSY, "%s is in use by another process, by its group or its character device. Stop that first",
 				vfio->bdf);
 	return gnv_fail(-err, "%s: the kernel refused to bind it to IOMMUFD: %s", vfio->bdf, strerror(err));
 }
@@ -44,7 +43,7 @@ static int attach(struct gnv_vfio *vfio, const struct gnv_vfio_as *share)
 		return 0;
 	if (share && errno == EADDRINUSE)
 		return gnv_fail(-EADDRINUSE,
-				"%s cannot share the address space: it must not use an address at which memory is mapped; open the "
+				"%s cannot share the address space: it must not use an address at which memory is mapped. Open the "
 				"devices before memory is mapped",
 				vfio->bdf);
 	return gnv_fail(-errno, "%s cannot be attached to an address space: %s", vfio->bdf, strerror(errno));
@@ -52,7 +51,7 @@ static int attach(struct gnv_vfio *vfio, const struct gnv_vfio_as *share)
 
 int gnv_iommufd_take(const struct gnv_pci *pci, const struct gnv_vfio_as *share, struct gnv_vfio *vfio)
 {
-	static const char remedy[] = "the kernel needs CONFIG_IOMMUFD and CONFIG_VFIO_DEVICE_CDEV";
+	static const char remedy[] = "The kernel needs CONFIG_IOMMUFD and CONFIG_VFIO_DEVICE_CDEV";
 	struct gnv_vfio_bind_iommufd bind = { .argsz = sizeof(bind) };
 	char path[80];
 	int ret;

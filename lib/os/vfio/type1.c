@@ -20,12 +20,12 @@ static int container_failed(const struct gnv_vfio *vfio, int err)
 	if (err == EPERM)
 		return gnv_fail(
 			-EPERM,
-			"%s: the kernel refused the device: its interrupts are not isolated; enable interrupt remapping in the "
+			"%s: the kernel refused the device: its interrupts are not isolated. Enable interrupt remapping in the "
 			"firmware, or, if the drive may raise any interrupt of this machine: echo 1 "
 			">/sys/module/vfio_iommu_type1/parameters/allow_unsafe_interrupts",
 			vfio->bdf);
 	if (err == EBUSY)
-		return gnv_fail(-EBUSY, "%s: its IOMMU group is in use by another process; stop that first", vfio->bdf);
+		return gnv_fail(-EBUSY, "%s: its IOMMU group is in use by another process. Stop that first", vfio->bdf);
 	return gnv_fail(-err, "%s: no address space from VFIO type 1: %s", vfio->bdf, strerror(err));
 }
 
@@ -44,7 +44,7 @@ int gnv_type1_take(const struct gnv_pci *pci, const struct gnv_vfio_as *share, s
 	if (vfio->group < 0)
 		return vfio->group;
 	if (ioctl(vfio->group, VFIO_GROUP_GET_STATUS, &status) || !(status.flags & VFIO_GROUP_FLAGS_VIABLE))
-		return gnv_fail(-EPERM, "%s: another device of IOMMU group %d has a driver; unbind that one too", vfio->bdf,
+		return gnv_fail(-EPERM, "%s: another device of IOMMU group %d has a driver. Unbind that device, too", vfio->bdf,
 				pci->group);
 	if (ioctl(vfio->group, VFIO_GROUP_SET_CONTAINER, &vfio->as.fd) ||
 	    (!share && ioctl(vfio->as.fd, VFIO_SET_IOMMU, VFIO_TYPE1v2_IOMMU)))

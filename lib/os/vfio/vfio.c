@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a VFIO device file does, however it was opened.
- * Invariant: descriptors are -1 when closed; nothing here depends on the order in which the two kinds are opened.
+ * Operations of a VFIO device file, however it was opened.
+ * Invariant: descriptors are -1 when closed. Nothing here depends on the order in which the two kinds are opened.
  */
 #include "os/vfio/vfio.h"
 
@@ -28,11 +28,11 @@ int gnv_vfio_node(const char *path, const char *remedy)
 	if (fd >= 0)
 		return fd;
 	if (errno == EACCES || errno == EPERM)
-		return gnv_fail(-EACCES, "%s: no permission; give it to your user (gpunvme bind --user NAME, or chown)", path);
+		return gnv_fail(-EACCES, "%s: no permission. Give it to your user (gpunvme bind --user NAME, or chown)", path);
 	if (errno == EBUSY)
-		return gnv_fail(-EBUSY, "%s is in use by another process; stop that first", path);
+		return gnv_fail(-EBUSY, "%s is in use by another process. Stop that first", path);
 	if (errno == ENOENT)
-		return gnv_fail(-ENODEV, "%s does not exist; %s", path, remedy);
+		return gnv_fail(-ENODEV, "%s does not exist. %s", path, remedy);
 	return gnv_fail(-errno, "%s: cannot open: %s", path, strerror(errno));
 }
 
@@ -43,7 +43,7 @@ int gnv_vfio_as_dup(const struct gnv_vfio_as *as, struct gnv_vfio_as *own)
 	gnv_fork_begin();
 	fd = gnv_fork_keep(fcntl(as->fd, F_DUPFD_CLOEXEC, 3));
 	if (fd < 0)
-		return gnv_fail(-EMFILE, "no descriptor for an address space; raise RLIMIT_NOFILE (ulimit -n)");
+		return gnv_fail(-EMFILE, "no descriptor for an address space. Raise RLIMIT_NOFILE (ulimit -n)");
 	*own = (struct gnv_vfio_as){ fd, as->ioas };
 	return 0;
 }
@@ -72,8 +72,8 @@ static void learn_region(struct gnv_vfio *vfio, uint32_t index, struct gnv_vfio_
 }
 
 /*
- * How many functions a hot reset would take along: all of the slot, or of the bus. Where there is no room for them the kernel
- * says so. Return: 0: there is no hot reset.
+ * How many functions a hot reset would reset, too: all of the slot, or of the bus. If there is no room for them, the kernel reports
+ * an error. Return: 0: there is no hot reset.
  */
 static unsigned slot_mates(const struct gnv_vfio *vfio)
 {
@@ -94,7 +94,7 @@ static int reset_slot(const struct gnv_vfio *vfio)
 		char room[sizeof(struct vfio_pci_hot_reset) + sizeof(int32_t)]; /* for one group */
 	} arg = { .reset.argsz = sizeof(arg.reset) };
 
-	/* By group the owner shows that all groups are his; by character device the kernel knows. */
+	/* By group, the caller must show that it owns all groups. By character device, the kernel knows. */
 	if (vfio->group >= 0) {
 		arg.reset.argsz = sizeof(arg);
 		arg.reset.count = 1;
@@ -155,11 +155,11 @@ static int command_add(const struct gnv_vfio *vfio, uint16_t bits)
 	if (!ret)
 		ret = config_write(vfio, PCI_COMMAND, &command, sizeof(command));
 	if (ret)
-		return gnv_fail(ret, "%s: its PCI config space does not respond; check power, slot and link", vfio->bdf);
+		return gnv_fail(ret, "%s: its PCI config space does not respond. Check power, slot and link", vfio->bdf);
 	return 0;
 }
 
-/* VFIO switches INTx on when it opens a device, and a queue without an interrupt of its own asserts it. */
+/* VFIO switches INTx on when it opens a device, and a queue without its own interrupt asserts it. */
 int gnv_vfio_enable(const struct gnv_vfio *vfio)
 {
 	return command_add(vfio, PCI_COMMAND_MEMORY | PCI_COMMAND_INTX_DISABLE);
@@ -176,11 +176,11 @@ int gnv_vfio_reset(const struct gnv_vfio *vfio)
 		return gnv_fail(-ENODEV, "%s was given back to the kernel", vfio->bdf);
 	if (vfio->reset_way == GNV_VFIO_RESET_NONE)
 		return gnv_fail(-EOPNOTSUPP,
-				"%s has no reset of its own and is not alone in its slot; close it, and remove and rescan it or restart the "
+				"%s has no reset of its own and is not alone in its slot. Close it, and remove and rescan it or restart the "
 				"machine",
 				vfio->bdf);
 	if (vfio->reset_way == GNV_VFIO_RESET_SLOT ? reset_slot(vfio) : ioctl(vfio->fd, VFIO_DEVICE_RESET))
-		return gnv_fail(-EIO, "%s was not reset: %s; try again, or close it", vfio->bdf, strerror(errno));
+		return gnv_fail(-EIO, "%s was not reset: %s. Try again, or close it", vfio->bdf, strerror(errno));
 	return 0;
 }
 
@@ -279,11 +279,10 @@ static int export_failed(const struct gnv_vfio *vfio, int err)
 	if (err == ENOTTY)
 		return gnv_fail(
 			-EOPNOTSUPP,
-			"%s: this kernel cannot export a BAR as DMA-BUF; that needs Linux 6.19 or newer (7.1 for GPUs) with "
-			"CONFIG_PCI_P2PDMA",
+			"%s: this kernel cannot export a BAR as DMA-BUF. Use Linux 6.19 or newer (7.1 for GPUs) with CONFIG_PCI_P2PDMA",
 			vfio->bdf);
 	if (err == EOPNOTSUPP)
-		return gnv_fail(-EOPNOTSUPP, "%s: its VFIO driver cannot export a BAR as DMA-BUF; bind it to vfio-pci", vfio->bdf);
+		return gnv_fail(-EOPNOTSUPP, "%s: its VFIO driver cannot export a BAR as DMA-BUF. Bind it to vfio-pci", vfio->bdf);
 	return gnv_fail(-err, "%s: the kernel refused to export the BAR as DMA-BUF: %s", vfio->bdf, strerror(err));
 }
 

@@ -44,9 +44,9 @@ struct gnv_vfio {
 };
 
 /*
- * gnv_vfio_open() - take a device in one of the two ways and ask what it has
- * @take:  opens the address space, or a second descriptor of @share, and the device; what is open when it fails is closed
- * @share: the address space to attach to; NULL makes one
+ * gnv_vfio_open() - take a device in one of the two ways and get its regions
+ * @take:  opens the address space, or a second descriptor of @share, and the device. After a failure, open descriptors are closed
+ * @share: the address space to attach to, or NULL: make one
  * Return: 0 or a negative errno; gnv_fail() has the message.
  */
 typedef int gnv_vfio_take(const struct gnv_pci *pci, const struct gnv_vfio_as *share, struct gnv_vfio *vfio);
@@ -65,19 +65,19 @@ int gnv_vfio_enable(const struct gnv_vfio *vfio);
 /* Let it make DMA, which VFIO takes away at open. Return: 0, -EIO. */
 int gnv_vfio_master(const struct gnv_vfio *vfio);
 
-/* Reset of the function or of its slot. What it exports of its BARs is dead. Return: 0; -EOPNOTSUPP it has none; -ENODEV it was
+/* Reset of the function or of its slot. Exports of its BARs are dead. Return: 0; -EOPNOTSUPP it has none; -ENODEV it was
  * released; -EIO; gnv_fail() has the message. */
 int gnv_vfio_reset(const struct gnv_vfio *vfio);
 
 enum gnv_vfio_end { GNV_VFIO_END_RESET, GNV_VFIO_END_MASTER, GNV_VFIO_END_GONE };
 
 /*
- * A reset, or, where there is none or it fails, the end of bus mastering: after success it makes no DMA. @end: which it was, or
- * that it is not there any more. Return: 0, -EIO.
+ * Reset the device, or, if that is not possible or fails, switch off bus mastering: after success it makes no DMA. @end: the way,
+ * or that the device is gone. Return: 0, -EIO.
  */
 int gnv_vfio_quiesce(const struct gnv_vfio *vfio, enum gnv_vfio_end *end);
 
-/* Map part of a BAR; offset and length in pages. Return: 0 or a negative errno; gnv_fail() has the message. */
+/* Map part of a BAR, with offset and length in pages. Return: 0 or a negative errno; gnv_fail() has the message. */
 int gnv_vfio_map(const struct gnv_vfio *vfio, unsigned bar, uint64_t offset, size_t len, void **ptr);
 
 /* The address of a BAR on the bus. Return: 0; -ENOENT it has none, or is no memory; -EIO. */
@@ -87,9 +87,9 @@ int gnv_vfio_bar_address(const struct gnv_vfio *vfio, unsigned bar, uint64_t *ad
 int gnv_vfio_msix(const struct gnv_vfio *vfio, unsigned bar[2], struct gnv_range range[2]);
 
 /*
- * gnv_vfio_export() - part of a BAR as a DMA-BUF
- * @times: 1; 2: it is in it twice, as two ranges
- * @fd: set to a new descriptor; NULL only asks whether the kernel can
+ * gnv_vfio_export() - export part of a BAR as a DMA-BUF
+ * @times: 1, or 2: it is in it twice, as two ranges
+ * @fd: set to a new descriptor. NULL: only test whether the kernel can
  * Return: 0; -EOPNOTSUPP the kernel cannot; another negative errno. gnv_fail() has the message.
  */
 int gnv_vfio_export(const struct gnv_vfio *vfio, unsigned bar, uint64_t offset, uint64_t len, unsigned times, int *fd);
@@ -97,10 +97,10 @@ int gnv_vfio_export(const struct gnv_vfio *vfio, unsigned bar, uint64_t offset, 
 /* Close the device only: somebody waits for it. Its address space stays until gnv_vfio_close(). */
 void gnv_vfio_release(struct gnv_vfio *vfio);
 
-/* Was it? Any thread may ask. */
+/* Whether it was released. Any thread may call it. */
 bool gnv_vfio_released(const struct gnv_vfio *vfio);
 
-/* Close the device, then what it was attached to. Mappings of BARs are the caller's to remove before. */
+/* Close the device, then its container or IOMMUFD. The caller removes mappings of BARs before. */
 void gnv_vfio_close(struct gnv_vfio *vfio);
 
 /*
@@ -113,7 +113,7 @@ struct gnv_vfio_watch {
 	pthread_t thread;
 	gnv_vfio_alarm *alarm;
 	void *ctx;
-	int req, err, quit; /* eventfds; err is -1 where the device cannot report errors */
+	int req, err, quit; /* eventfds. err is -1 if the device cannot report errors */
 };
 
 /* Return: 0 or a negative errno; gnv_fail() has the message. */

@@ -72,7 +72,7 @@ static void *watch_main(void *arg)
 			return NULL;
 		}
 		watch->alarm(watch->ctx, false);
-		events[2].fd = -1; /* said once; the request to release may still come */
+		events[2].fd = -1; /* said once. The request to release may still come */
 	}
 }
 

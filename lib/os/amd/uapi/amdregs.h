@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <sys/ioctl.h>
 
-/* Which instance of a register the next access means; zero: all of them. */
+/* The instance of a register for the next access. Zero: all of them. */
 struct gnv_amdregs_state {
 	uint32_t use_srbm;
 	uint32_t use_grbm;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The part of HIP's interface that the library uses, so that it builds where ROCm is not installed. Layouts and numbers are those
- * of HIP 6 and 7 (tests/hip/declared.h compares with the headers); HIP 5 orders struct hipMemAllocationProp differently.
+ * of HIP 6 and 7 (tests/hip/declared.h compares with the headers). HIP 5 orders struct hipMemAllocationProp differently.
  */
 #ifndef GNV_OS_AMD_UAPI_HIP_H
 #define GNV_OS_AMD_UAPI_HIP_H
@@ -26,7 +26,7 @@ enum { GNV_HIP_LOCATION_DEVICE = 1 };				/* hipMemLocationType */
 enum { GNV_HIP_HANDLE_FD = 1 };					/* hipMemAllocationHandleType */
 enum { GNV_HIP_READ_WRITE = 3 };				/* hipMemAccessFlags */
 enum { GNV_HIP_GRANULARITY_MINIMUM = 0 };			/* hipMemAllocationGranularity_flags */
-enum { GNV_HIP_COPY_DEFAULT = 4 };				/* hipMemcpyKind: by what the addresses are */
+enum { GNV_HIP_COPY_DEFAULT = 4 };				/* hipMemcpyKind: by the kind of the addresses */
 
 struct gnv_hip_location {
 	int type;
@@ -49,7 +49,7 @@ struct gnv_hip_access {
 	int flags;
 };
 
-/* The functions; the handle of an allocation is a pointer, that of a file an int. */
+/* The functions. The handle of an allocation is a pointer, that of a file an int. */
 typedef int gnv_hip_count_fn(int *count);
 typedef int gnv_hip_version_fn(int *version);
 typedef int gnv_hip_bus_id_fn(char *text, int room, int device);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The part of amdkfd's interface that the library uses. The kernel's header includes one of DRM that is elsewhere on most
- * distributions; the layouts and numbers here are the kernel's (tests/unit/test_kfd.c compares), the names are ours.
+ * distributions. The layouts and numbers here are the kernel's (tests/unit/test_kfd.c compares), the names are ours.
  */
 #ifndef GNV_OS_AMD_UAPI_KFD_H
 #define GNV_OS_AMD_UAPI_KFD_H
@@ -25,7 +25,7 @@ struct gnv_kfd_alloc_memory {
 	uint64_t va;
 	uint64_t size;
 	uint64_t handle;      /* out */
-	uint64_t mmap_offset; /* in: of a userptr; out */
+	uint64_t mmap_offset; /* in: of a userptr, out */
 	uint32_t gpu_id;
 	uint32_t flags;
 };
@@ -43,7 +43,7 @@ struct gnv_kfd_map_memory {
 	uint64_t handle;
 	uint64_t gpu_ids; /* pointer to uint32_t */
 	uint32_t count;
-	uint32_t done; /* in: how many to leave out; out: how many are mapped */
+	uint32_t done; /* in: how many to leave out, out: how many are mapped */
 };
 #define GNV_KFD_MAP_MEMORY _IOWR('K', 0x18, struct gnv_kfd_map_memory)
 #define GNV_KFD_UNMAP_MEMORY _IOWR('K', 0x19, struct gnv_kfd_map_memory)

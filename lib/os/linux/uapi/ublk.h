@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The part of the kernel's ublk interface that the library uses, for build machines whose headers do not have it (Debian 12 has
- * that of Linux 6.1). The layouts and numbers are the kernel's (include/uapi/linux/ublk_cmd.h, Linux 7.2; driver:
- * drivers/block/ublk_drv.c); the names are ours, so that newer kernel headers may be included, too.
+ * that of Linux 6.1). The layouts and numbers are the kernel's (include/uapi/linux/ublk_cmd.h, Linux 7.2, driver:
+ * drivers/block/ublk_drv.c). The names are ours, so that newer kernel headers may be included, too.
  */
 #ifndef GNV_OS_LINUX_UAPI_UBLK_H
 #define GNV_OS_LINUX_UAPI_UBLK_H
@@ -13,13 +13,13 @@
 #define GNV_UBLK_ANY_ID 0xffffffffu
 #define GNV_UBLK_NO_QUEUE 0xffffu
 
-/* What a control command carries, in the SQE. */
+/* The content of a control command, in the SQE. */
 struct gnv_ublk_ctrl {
 	uint32_t id;
 	uint16_t queue; /* GNV_UBLK_NO_QUEUE: of the device */
 	uint16_t len;
 	uint64_t addr; /* of len bytes, in or out */
-	uint64_t data; /* of START_DEV and END_RECOVERY: the process that serves */
+	uint64_t data; /* of START_DEV and END_RECOVERY: the serving process */
 	uint16_t path_len;
 	uint16_t pad;
 	uint32_t reserved;
@@ -93,7 +93,7 @@ struct gnv_ublk_params {
 	} discard;
 };
 
-/* What a command of a queue carries, in the SQE. */
+/* The content of a command of a queue, in the SQE. */
 struct gnv_ublk_io {
 	uint16_t queue;
 	uint16_t tag;

@@ -47,14 +47,14 @@ enum { GNV_CUDA_JIT_ERROR_LOG = 5, GNV_CUDA_JIT_ERROR_LOG_SIZE = 6 };
 
 typedef uint64_t gnv_cuda_ptr; /* CUdeviceptr */
 
-/* CUmemAccessDesc: which processor, and what it may do. */
+/* CUmemAccessDesc: a processor, and its rights. */
 enum { GNV_CUDA_LOCATION_DEVICE = 1, GNV_CUDA_ACCESS_READWRITE = 3 };
 struct gnv_cuda_access {
 	int type, id; /* CUmemLocation */
 	int flags;
 };
 
-/* The functions; CUdevice is an int, every other handle a pointer. */
+/* The functions. CUdevice is an int, every other handle a pointer. */
 typedef int gnv_cuda_init_fn(unsigned flags);
 typedef int gnv_cuda_error_fn(int error, const char **text);
 typedef int gnv_cuda_count_fn(int *count);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The part of the kernel's IOMMUFD interface that the library uses, for build machines whose headers do not have it (Debian 12).
- * The layouts and numbers are the kernel's; the names are ours, so that newer kernel headers may be included, too.
+ * The layouts and numbers are the kernel's, the names are ours, so that newer kernel headers may be included, too.
  */
 #ifndef GNV_OS_VFIO_UAPI_IOMMUFD_H
 #define GNV_OS_VFIO_UAPI_IOMMUFD_H
@@ -27,7 +27,7 @@ struct gnv_iommufd_range {
 struct gnv_iommufd_iova_ranges {
 	uint32_t size;
 	uint32_t ioas_id;
-	uint32_t num_iovas; /* in: room; out: how many there are */
+	uint32_t num_iovas; /* in: room, out: how many there are */
 	uint32_t reserved;
 	uint64_t allowed_iovas; /* pointer to struct gnv_iommufd_range */
 	uint64_t out_iova_alignment;
@@ -53,7 +53,7 @@ struct gnv_iommufd_unmap {
 	uint32_t size;
 	uint32_t ioas_id;
 	uint64_t iova;
-	uint64_t length; /* out: what was unmapped */
+	uint64_t length; /* out: unmapped bytes */
 };
 #define GNV_IOMMUFD_UNMAP _IO(GNV_IOMMUFD_TYPE, 0x86)
 
@@ -75,7 +75,7 @@ struct gnv_iommufd_get_pa {
 	uint32_t ioas_id;
 	uint32_t reserved;
 	uint64_t iova;
-	uint64_t length; /* in: at most; out: how far it is contiguous */
+	uint64_t length; /* in: at most, out: how far it is contiguous */
 	uint64_t out_phys;
 };
 #define GNV_IOMMUFD_NOIOMMU_GET_PA _IO(GNV_IOMMUFD_TYPE, 0x95)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the kernel's VFIO interface got after the headers of Debian 12: character devices (6.6) and DMA-BUF export (6.19). The
- * layouts and numbers are the kernel's; the names are ours.
+ * Additions to the kernel's VFIO interface after the headers of Debian 12: character devices (6.6) and DMA-BUF export (6.19). The
+ * layouts and numbers are the kernel's, the names are ours.
  */
 #ifndef GNV_OS_VFIO_UAPI_VFIO_H
 #define GNV_OS_VFIO_UAPI_VFIO_H
