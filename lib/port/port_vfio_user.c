@@ -94,7 +94,7 @@ static int user_halt(struct gnv_port *port)
 	gnv_user_give_up(&pu->ud.link);
 	if (gnv_user_is_gone(&pu->ud.link, pu->ud.link.ms))
 		return 0;
-	return gnv_fail(-ETIMEDOUT, "%s: the server does not hang up: end it", pu->ud.link.path);
+	return gnv_fail(-ETIMEDOUT, "%s: the server does not hang up. End it", pu->ud.link.path);
 }
 
 /* Some servers report success and do nothing (vfio_user_device_reset() in spdk/lib/nvmf/vfio_user.c). */
@@ -114,7 +114,7 @@ static int user_reset(struct gnv_port *port)
 	int ret;
 
 	if (!pu->ud.can_reset)
-		return gnv_fail(-EOPNOTSUPP, "%s: the server offers no reset: end it and start it again", pu->ud.link.path);
+		return gnv_fail(-EOPNOTSUPP, "%s: the server offers no reset. End it and start it again", pu->ud.link.path);
 	ret = gnv_user_ask(&pu->ud.link, &q, &a);
 	if (!ret)
 		ret = check_reset(&pu->ud);
@@ -237,7 +237,7 @@ static int bring_up(struct port_user *pu, bool unsealed)
 	ret = gnv_thread_start(&pu->thread, watch_server, pu);
 	if (!ret)
 		return 0;
-	gnv_fail(ret, "no thread for the connection: raise the limit of threads (ulimit -u)");
+	gnv_fail(ret, "no thread for the connection. Raise the limit of threads (ulimit -u)");
 	gnv_space_put(pu->port.space);
 close_device:
 	gnv_user_close(&pu->ud);

@@ -39,7 +39,7 @@ static int check_nvme(const char *sys, const struct gnv_pci *pci)
 			"%s (PCI class %06x) hides its drives, as Intel RST, VMD and RAID controllers do. In the firmware, switch it to "
 			"AHCI or NVMe, or VMD off. An array on those drives does not survive that",
 			pci->bdf, pci->class_code);
-	return gnv_fail(-ENODEV, "%s is not an NVMe controller (PCI class %06x, not %06x): gpunvme list shows the controllers",
+	return gnv_fail(-ENODEV, "%s is not an NVMe controller (PCI class %06x, not %06x). gpunvme list shows the controllers",
 			pci->bdf, pci->class_code, GNV_CLASS_NVME);
 }
 
@@ -76,7 +76,7 @@ static int check_iommu(const char *sys, const struct gnv_pci *pci)
 	if (!is_bare(pci))
 		return 0;
 	return gnv_fail(-EOPNOTSUPP,
-			"%s is behind no IOMMU: enable it in the firmware (VT-d, AMD-Vi) and in the kernel (intel_iommu=on)", pci->bdf);
+			"%s is behind no IOMMU. Enable it in the firmware (VT-d, AMD-Vi) and in the kernel (intel_iommu=on)", pci->bdf);
 }
 
 static int check_driver(const char *sys, const struct gnv_pci *pci)
@@ -126,7 +126,7 @@ static int check_node(const char *path, const char *remedy)
 	int ret = gnv_sys_may_use(path);
 
 	if (ret == -ENOENT)
-		return gnv_fail(-ENODEV, "%s does not exist: %s. A container needs it by --device", path, remedy);
+		return gnv_fail(-ENODEV, "%s does not exist. %s. A container needs it by --device", path, remedy);
 	if (ret)
 		return gnv_fail(-EACCES, "%s: no permission. Give it to your user (gpunvme bind --user NAME, or chown)", path);
 	return 0;
@@ -134,7 +134,7 @@ static int check_node(const char *path, const char *remedy)
 
 static int check_iommufd(const char *sys, const struct gnv_pci *pci)
 {
-	static const char remedy[] = "the kernel needs CONFIG_IOMMUFD and CONFIG_VFIO_DEVICE_CDEV";
+	static const char remedy[] = "The kernel needs CONFIG_IOMMUFD and CONFIG_VFIO_DEVICE_CDEV";
 	char path[80];
 	int ret = check_node(GNV_IOMMUFD_NODE, remedy);
 
@@ -148,13 +148,13 @@ static int check_iommufd(const char *sys, const struct gnv_pci *pci)
 static int check_type1(const char *sys, const struct gnv_pci *pci)
 {
 	char path[48];
-	int ret = check_node(GNV_TYPE1_NODE, "load the module (modprobe vfio-pci), or use a kernel with CONFIG_VFIO_CONTAINER");
+	int ret = check_node(GNV_TYPE1_NODE, "Load the module (modprobe vfio-pci), or use a kernel with CONFIG_VFIO_CONTAINER");
 
 	(void)sys;
 	if (ret)
 		return ret;
 	snprintf(path, sizeof(path), "/dev/vfio/%d", pci->group);
-	return check_node(path, "the kernel needs CONFIG_VFIO_GROUP, and the device bound to vfio-pci");
+	return check_node(path, "The kernel needs CONFIG_VFIO_GROUP, and the device bound to vfio-pci");
 }
 
 static int check_noiommu(const char *sys, const struct gnv_pci *pci)
@@ -163,12 +163,12 @@ static int check_noiommu(const char *sys, const struct gnv_pci *pci)
 	char path[80];
 
 	if (!is_bare(pci))
-		return gnv_fail(-EINVAL, "%s is behind an IOMMU, which guards this machine's memory: use port=iommufd or port=type1", pci->bdf);
+		return gnv_fail(-EINVAL, "%s is behind an IOMMU, which guards this machine's memory. Use port=iommufd or port=type1", pci->bdf);
 	if (on < 0)
-		return gnv_fail(-EOPNOTSUPP, "this kernel offers no device without IOMMU: use Linux 7.3 with CONFIG_VFIO_NOIOMMU");
+		return gnv_fail(-EOPNOTSUPP, "this kernel offers no device without IOMMU. Use Linux 7.3 with CONFIG_VFIO_NOIOMMU");
 	if (!on)
 		return gnv_fail(-EPERM,
-				"devices without IOMMU are switched off. If the drive may access every byte of this machine: "
+				"devices without IOMMU are switched off. If the drive may access every byte of this machine, run: "
 				"echo 1 >/sys/module/vfio/parameters/enable_unsafe_noiommu_mode, and bind it to vfio-pci again");
 	ret = check_driver(sys, pci);
 	if (ret)
@@ -179,9 +179,9 @@ static int check_noiommu(const char *sys, const struct gnv_pci *pci)
 				"device to vfio-pci after the switch was set",
 				pci->bdf);
 	if (!gnv_sys_may_rawio())
-		return gnv_fail(-EPERM, "a device without IOMMU needs CAP_SYS_RAWIO: run as root");
+		return gnv_fail(-EPERM, "a device without IOMMU needs CAP_SYS_RAWIO. Run as root");
 	snprintf(path, sizeof(path), GNV_VFIO_CDEV_DIR "/%s", pci->cdev);
-	return check_node(path, "bind the device to vfio-pci again");
+	return check_node(path, "Bind the device to vfio-pci again");
 }
 
 const struct gnv_vfio_check gnv_vfio_check_noiommu = {

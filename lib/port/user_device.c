@@ -169,7 +169,7 @@ static int get_info(struct gnv_user_device *ud)
 	if (ret)
 		return ret;
 	if (!(got.flags & GNV_WIRE_INFO_PCI) || got.regions <= REGION_CONFIG || got.regions > REGIONS_MAX)
-		return gnv_fail(-ENODEV, "%s: the server has no PCI device (flags 0x%x, %u regions): give the socket of an NVMe controller",
+		return gnv_fail(-ENODEV, "%s: the server has no PCI device (flags 0x%x, %u regions). Give the socket of an NVMe controller",
 				ud->link.path, got.flags, got.regions);
 	ud->can_reset = got.flags & GNV_WIRE_INFO_RESET;
 	return 0;

@@ -23,7 +23,7 @@ int gnv_user_connect(struct gnv_user_link *link, const char *path, uint32_t ms)
 	link->wake = gnv_event_open();
 	if (link->wake < 0) {
 		gnv_socket_disconnect(link->fd);
-		return gnv_fail(-EMFILE, "no descriptor for events: raise RLIMIT_NOFILE (ulimit -n)");
+		return gnv_fail(-EMFILE, "no descriptor for events. Raise RLIMIT_NOFILE (ulimit -n)");
 	}
 	pthread_mutex_init(&link->lock, NULL);
 	link->ms = ms;
@@ -68,12 +68,12 @@ bool gnv_user_is_gone(const struct gnv_user_link *link, uint32_t ms)
 
 static int gone(const struct gnv_user_link *link)
 {
-	return gnv_fail(-ENODEV, "%s: the server has hung up: start it again, and open the controller again", link->path);
+	return gnv_fail(-ENODEV, "%s: the server has hung up. Start it again, and open the controller again", link->path);
 }
 
 static int broken(const struct gnv_user_link *link)
 {
-	return gnv_fail(-ENODEV, "%s: the connection has broken: check the server, and open the controller again", link->path);
+	return gnv_fail(-ENODEV, "%s: the connection has broken. Check the server, and open the controller again", link->path);
 }
 
 static int await(const struct gnv_user_link *link, bool write, uint64_t until)
@@ -110,7 +110,7 @@ static int send_all(const struct gnv_user_link *link, size_t len, int fd, uint64
 static int too_many(const struct gnv_user_link *link, const struct gnv_socket_fds *fds)
 {
 	if (fds->count < GNV_SOCKET_FDS)
-		return gnv_fail(-EMFILE, "%s: no descriptor for a reply of the server: raise RLIMIT_NOFILE (ulimit -n)", link->path);
+		return gnv_fail(-EMFILE, "%s: no descriptor for a reply of the server. Raise RLIMIT_NOFILE (ulimit -n)", link->path);
 	return gnv_fail(-EPROTO, "%s: the server sent more descriptors than a message may have", link->path);
 }
 

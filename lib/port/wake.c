@@ -9,7 +9,7 @@
 int gnv_wake_open(int *fd)
 {
 	*fd = gnv_event_open();
-	return *fd < 0 ? gnv_fail(-EMFILE, "no descriptor for events: raise RLIMIT_NOFILE (ulimit -n)") : 0;
+	return *fd < 0 ? gnv_fail(-EMFILE, "no descriptor for events. Raise RLIMIT_NOFILE (ulimit -n)") : 0;
 }
 
 void gnv_wake_ring(int fd)

@@ -48,8 +48,8 @@ static void log_leak(const struct gnv_dma_maps *maps, uint64_t len)
 }
 
 /*
- * Pages that a GPU keeps stay mapped here: what came to their addresses later would have the old pages registered. The log says so.
- * The client gets EIO, because the pages are this process's loss: for the client nothing is mapped.
+ * Pages that a GPU keeps stay mapped here: a later mapping at their addresses would find the old pages registered. This is logged.
+ * The client gets EIO, because only this process loses the pages: for the client nothing is mapped.
  */
 static int place(const struct gnv_dma_maps *maps, struct gnv_dma_map *r)
 {
@@ -101,7 +101,7 @@ static int count_in(const struct gnv_dma_maps *maps, uint64_t iova, uint64_t las
 	return n;
 }
 
-/* All at once, so that what is waited for later is not begun anew meanwhile. */
+/* Withdraw all at once, so that commands that are waited for later are not begun anew meanwhile. */
 static void withdraw(struct gnv_dma_maps *maps, uint64_t iova, uint64_t last)
 {
 	unsigned i;
@@ -111,14 +111,14 @@ static void withdraw(struct gnv_dma_maps *maps, uint64_t iova, uint64_t last)
 			gnv_soft_space_withdraw(maps->space, maps->map[i].iova);
 }
 
-/* What a GPU keeps stays mapped: see place(). */
+/* Pages that a GPU keeps stay mapped: see place(). */
 static int take_away(struct gnv_dma_maps *maps, struct gnv_dma_map *r)
 {
 	const int ret = r->memory.ptr ? gnv_soft_space_displace(maps->space, r->iova, DRAIN_MS) : 0;
 
 	if (ret && ret != -EOWNERDEAD)
 		return gnv_fail(-EBUSY,
-				"DMA_UNMAP at 0x%llx: I/O to that memory does not end; look at the storage below the image, or whether other "
+				"DMA_UNMAP at 0x%llx: I/O to that memory does not end. Check the storage of the image, and whether other "
 				"work fills the GPU of the drive",
 				(unsigned long long)r->iova);
 	if (ret)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Memory of a client that the controller may reach: what DMA_MAP brings and DMA_UNMAP takes away. One thread calls this.
+ * Memory of a client that the controller may access, by DMA_MAP and DMA_UNMAP. One thread calls this.
  *
- * Invariant: memory is unmapped from this process only when no command, queue or request of the kernel's reaches it any more.
+ * Invariant: memory is unmapped from this process only when no command, queue or request of the kernel accesses it any more.
  */
 #ifndef GNV_SERVE_DMA_MAPS_H
 #define GNV_SERVE_DMA_MAPS_H
@@ -30,21 +30,21 @@ struct gnv_dma_maps {
 };
 
 /*
- * gnv_dma_maps_add() - a region of the client's address space
- * @fd: its memory, which stays the caller's; -1: the client has given none (a ROM, a hole), and DMA there fails
+ * gnv_dma_maps_add() - map a region of the client's address space
+ * @fd: its memory, which belongs to the caller, or -1: the client has given none (a ROM, a hole), and DMA there fails
  * Return: 0; -EINVAL, -EEXIST, -ENOSPC; errors of gnv_shared_map(); gnv_fail() has the message.
  */
 int gnv_dma_maps_add(struct gnv_dma_maps *maps, uint64_t iova, uint64_t len, int fd, uint64_t offset);
 
 /*
- * gnv_dma_maps_remove() - take away all regions that lie in a range; commands under way are waited for
- * A queue that lives there goes with a reset of the controller.
- * Return: 0; -ENOENT there is none; -EINVAL one lies there in part; -EBUSY I/O is stuck, and it may be called again; gnv_fail() has
- * the sentence.
+ * gnv_dma_maps_remove() - unmap all regions in a range, after commands under way
+ * A queue in that memory ends with a reset of the controller.
+ * Return: 0; -ENOENT there is none; -EINVAL one is only partly in the range; -EBUSY I/O is stuck, and it may be called again;
+ * gnv_fail() has the message.
  */
 int gnv_dma_maps_remove(struct gnv_dma_maps *maps, uint64_t iova, uint64_t len);
 
-/* Take away all that is left, after the controller has ended. Here and above, what a GPU does not let go of is leaked. */
+/* Unmap the rest after the controller has ended. Here and above, memory that a GPU keeps is leaked. */
 void gnv_dma_maps_end(struct gnv_dma_maps *maps);
 
 #endif

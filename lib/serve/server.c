@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Life of a server: controller, socket, thread.
- * Invariant: the controller is destroyed before the memory of a client is unmapped, and before the space that it makes DMA through;
- * a client is hung up on when nothing reaches its memory any more.
+ * Invariant: the controller is destroyed before the memory of a client is unmapped, and before the space of its DMA. The connection
+ * of a client is closed when its memory is no longer accessed.
  */
 #include <gpunvme/serve.h>
 
@@ -20,7 +20,7 @@
 #include "util/process.h"
 #include "util/thread.h"
 
-/* What drivers know as an emulated NVMe controller (QEMU, docs/specs/pci-ids.rst), unless the URI says otherwise. */
+/* The IDs of QEMU's emulated NVMe controller (docs/specs/pci-ids.rst), unless the URI has others. */
 #define VENDOR 0x1b36
 #define DEVICE 0x0010
 #define RETRY_MS 100
@@ -56,11 +56,11 @@ static int read_uri(const char *text, struct gnv_uri *uri, struct gnv_soft_confi
 	if (ret)
 		return ret;
 	if (strcmp(uri->scheme, "soft"))
-		ret = gnv_fail(-EINVAL, "%.100s: only a software controller can be served; use soft:PATH", text);
+		ret = gnv_fail(-EINVAL, "%.100s: only a software controller can be served. Use soft:PATH", text);
 	if (!ret)
 		ret = gnv_port_soft_config(uri, config, &s->vendor, &s->device);
 	if (!ret && config->cmb)
-		ret = gnv_fail(-EINVAL, "cmb=%u in the URI: a controller that is served has no memory of its own; leave it out", config->cmb);
+		ret = gnv_fail(-EINVAL, "cmb=%u in the URI: a vfio-user controller has no memory of its own. Leave it out", config->cmb);
 	if (ret)
 		gnv_uri_fini(uri);
 	return ret;
@@ -127,7 +127,7 @@ static int start_thread(struct gpunvme_server *s)
 	if (!ret)
 		return 0;
 	gnv_event_close(s->wake);
-	return gnv_fail(ret, "no thread for the server; the limit of threads is reached (ulimit -u)");
+	return gnv_fail(ret, "no thread for the server. Raise the limit of threads (ulimit -u)");
 }
 
 static int start(struct gpunvme_server *s, struct gnv_soft_config *config, const char *socket)
@@ -164,7 +164,7 @@ GPUNVME_API int gpunvme_server_start(const char *uri, const char *socket, const 
 		return gnv_null("uri, socket and server");
 	ret = gnv_opts_copy(&o, opts, gpunvme_server_opts);
 	if (!ret && (o.flags & ~(uint32_t)GPUNVME_SERVER_CAREFUL || o.reserved))
-		ret = gnv_fail(-EINVAL, "unknown server flags 0x%x; valid: GPUNVME_SERVER_CAREFUL", o.flags);
+		ret = gnv_fail(-EINVAL, "unknown server flags 0x%x. Valid: GPUNVME_SERVER_CAREFUL", o.flags);
 	if (ret)
 		return ret;
 	s = calloc(1, sizeof(*s));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A server and its parts. One thread (server.c) accepts clients and replies to their messages (session.c); the controller has
- * threads of its own, which know registers, memory and interrupts only.
+ * A server and its parts. One thread (server.c) accepts clients and replies to their messages (session.c). The controller has
+ * its own threads, which know registers, memory and interrupts only.
  */
 #ifndef GNV_SERVE_SERVER_H
 #define GNV_SERVE_SERVER_H
@@ -35,7 +35,7 @@ struct gpunvme_server {
 	/* Of the client that is there. */
 	int client; /* -1: none */
 	bool greeted; /* VERSION was agreed on */
-	uint64_t until; /* when it must have said what it has begun to say, in ns */
+	uint64_t until; /* when the rest of its message must have arrived, in ns */
 	struct gnv_socket_fds fds;
 	uint8_t message[GNV_WIRE_LONGEST], reply[GNV_WIRE_LONGEST];
 };
@@ -45,7 +45,7 @@ static inline bool gnv_server_stopped(const struct gpunvme_server *s)
 	return __atomic_load_n(&s->stop, __ATOMIC_ACQUIRE);
 }
 
-/* Serve one client until it goes or the server stops. @client is closed when nothing reaches its memory any more. */
+/* Reply to one client until it goes or the server stops. @client is closed when its memory is no longer accessed. */
 void gnv_session_run(struct gpunvme_server *server, int client);
 
 #endif

@@ -20,7 +20,7 @@
 /* A reply under construction. */
 struct answer {
 	size_t len; /* after the header */
-	int fd;	    /* that goes with it; -1: none */
+	int fd;	    /* to send with it, or -1 */
 };
 
 static uint8_t *body(struct gpunvme_server *s)
@@ -34,7 +34,7 @@ static void answer_with(struct gpunvme_server *s, struct answer *a, const void *
 	a->len += len;
 }
 
-/* ---- What it asks ---- */
+/* ---- Requests ---- */
 
 static int greet(struct gpunvme_server *s, const struct gnv_wire_version *version, struct answer *a)
 {
@@ -44,7 +44,7 @@ static int greet(struct gpunvme_server *s, const struct gnv_wire_version *versio
 
 	_Static_assert(GNV_WIRE_FDS == 16 && GNV_WIRE_DATA == 65536 && GNV_DMA_MAPS == 1024, "as the capabilities say");
 	if (version->major)
-		return gnv_fail(-EPROTONOSUPPORT, "the client speaks version %u of vfio-user; this server speaks 0", version->major);
+		return gnv_fail(-EPROTONOSUPPORT, "the client speaks version %u of vfio-user, but this server speaks 0", version->major);
 	s->greeted = true;
 	answer_with(s, a, &ours, sizeof(ours));
 	answer_with(s, a, capabilities, sizeof(capabilities));
@@ -56,7 +56,7 @@ static int map(struct gpunvme_server *s, const struct gnv_wire_map *map)
 	const uint32_t both = GNV_WIRE_READABLE | GNV_WIRE_WRITABLE;
 	int fd = s->fds.count ? s->fds.fd[0] : -1;
 
-	/* What the controller may not write, as a ROM, it cannot use: the host says by commands what is written. */
+	/* The controller cannot use memory without write access, such as a ROM: commands of the host decide what it writes. */
 	return gnv_dma_maps_add(&s->maps, map->address, map->size, (map->flags & both) == both ? fd : -1, map->offset);
 }
 
@@ -173,7 +173,7 @@ static int write_config(struct gpunvme_server *s, const struct gnv_wire_access *
 	return gnv_soft_allow_dma(s->soft, gnv_function_is_master(&s->function));
 }
 
-/* The controller looks at registers while they are written, so a register is one store; so do clients that map them. */
+/* The controller polls registers while they are written, so a register is one store. Clients that map them do the same. */
 static void access_bar0(struct gpunvme_server *s, const struct gnv_wire_access *at, const uint8_t *data, uint8_t *out)
 {
 	uint8_t *bar = (uint8_t *)gnv_soft_bar(s->soft, NULL) + at->offset;
@@ -318,7 +318,7 @@ static int clean(struct gpunvme_server *s)
 	return ret;
 }
 
-/* The end of the connection tells the client that its memory is its own again, so what is stuck in the kernel is waited for. */
+/* The end of the connection returns the memory to the client, so wait for I/O that is stuck in the kernel. */
 static void let_go(struct gpunvme_server *s)
 {
 	while (clean(s)) {
@@ -342,7 +342,7 @@ void gnv_session_run(struct gpunvme_server *s, int client)
 		ret = serve_one(s);
 	} while (ret > 0 && !gnv_server_stopped(s));
 	if (ret < 0 && ret != -ESHUTDOWN && ret != -ECONNRESET && ret != -EPIPE)
-		gnv_log(&s->log, GPUNVME_LOG_WARN, "%s: %s; it is sent away", s->socket.path, gpunvme_errmsg());
+		gnv_log(&s->log, GPUNVME_LOG_WARN, "%s: %s. The connection is closed", s->socket.path, gpunvme_errmsg());
 	gnv_log(&s->log, GPUNVME_LOG_INFO, "%s: the client has gone", s->socket.path);
 	gnv_socket_drop(&s->fds);
 	let_go(s);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Invariant: a descriptor goes with the first byte of its message, once. */
+/* Invariant: a descriptor is sent with the first byte of its message, once. */
 #include "serve/stream.h"
 
 #include <errno.h>
@@ -25,8 +25,8 @@ int gnv_stream_receive(struct gpunvme_server *s, uint8_t *to, size_t len, bool b
 	while (len) {
 		got = gnv_socket_receive(s->client, to, len, &s->fds);
 		if (s->fds.lost)
-			return gnv_fail(-EPROTO, "the client sent more descriptors than the %u that one message may have, or than this process may "
-						 "open", GNV_WIRE_FDS);
+			return gnv_fail(-EPROTO, "the client sent more descriptors than the %u that one message may have, or than this process "
+						 "may open", GNV_WIRE_FDS);
 		if (got > 0) {
 			begun = true;
 			to += got;

@@ -15,10 +15,10 @@ int gnv_vectors_init(struct gnv_vectors *vectors, unsigned count)
 	int ret = gnv_notify_open(&vectors->notify);
 
 	if (ret == -EMFILE || ret == -ENFILE)
-		return gnv_fail(ret, "no descriptor for interrupts: %s; raise RLIMIT_NOFILE (ulimit -n)", strerror(-ret));
+		return gnv_fail(ret, "no descriptor for interrupts: %s. Raise RLIMIT_NOFILE (ulimit -n)", strerror(-ret));
 	if (ret)
-		return gnv_fail(ret, "the kernel gives no asynchronous I/O, which interrupts need: %s; raise fs.aio-max-nr, or let "
-				     "io_setup(2) through the seccomp filter",
+		return gnv_fail(ret, "the kernel refuses asynchronous I/O, which interrupts need: %s. Raise fs.aio-max-nr, or allow "
+				     "io_setup(2) in the seccomp filter",
 				strerror(-ret));
 	vectors->vector = calloc(count, sizeof(*vectors->vector));
 	if (!vectors->vector) {

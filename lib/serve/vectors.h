@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Interrupt vectors of a client: eventfds that come, go and come again while the controller works. What is raised while a vector
- * has none is pending, as in the pending bit array of MSI-X, and told when there is one.
+ * Interrupt vectors of a client: eventfds that come, go and come again while the controller works. An interrupt of a vector without
+ * an eventfd is pending, as in the pending bit array of MSI-X, and is sent once there is one.
  */
 #ifndef GNV_SERVE_VECTORS_H
 #define GNV_SERVE_VECTORS_H
@@ -27,7 +27,7 @@ struct gnv_vectors {
 int gnv_vectors_init(struct gnv_vectors *vectors, unsigned count);
 void gnv_vectors_fini(struct gnv_vectors *vectors);
 
-/* Any thread; @ctx: the vectors. */
+/* Any thread. @ctx: the vectors. */
 void gnv_vectors_raise(void *ctx, unsigned vector);
 
 /* Give a vector its eventfd, which is the vectors' from now on, or take it away (-1). @vector is one of them. */

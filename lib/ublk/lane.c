@@ -14,7 +14,7 @@
 #include "ublk/ublk.h"
 #include "util/clock.h"
 
-#define TRIES 3u       /* of a request, where status or queue allow more; the kernel's own driver has 5 (nvme_core.max_retries) */
+#define TRIES 3u       /* of a request, if status or queue allow more. The kernel's own driver has 5 (nvme_core.max_retries) */
 #define BROKEN_MS 1000 /* a ring that fails for so long has failed for good */
 #define DEAD_NS (100 * GNV_NS_PER_MS) /* between two looks at a queue that could not be recovered */
 #define REAP 64u
@@ -106,7 +106,7 @@ static void send_tag(struct gnv_ublk_lane *l, struct gnv_ublk_tag *t)
 	l->sent++;
 }
 
-/* The controller says that the same command may yet succeed: as the kernel's own driver does (nvme_decide_disposition()). */
+/* Whether the status allows a retry, as for the kernel's own driver (nvme_decide_disposition()). */
 static bool is_worth_more(const struct gnv_ublk_tag *t, int ret)
 {
 	return ret > 0 && !((uint32_t)ret & GPUNVME_ST_DNR) && !(t->desc.op_flags & GNV_UBLK_FAILFAST) && t->tries + 1 < TRIES;
@@ -289,7 +289,7 @@ static int fetch_all(struct gnv_ublk_lane *l)
 		ret = tell(l, &l->tag[i], GNV_UBLK_FETCH, 0);
 	if (!ret)
 		ret = gnv_uring_turn(l->ring, 0);
-	/* The driver refuses at once; the last queue of a block device that is recovered may have a request now. */
+	/* The driver refuses at once. The last queue of a block device that is recovered may have a request now. */
 	if (ret || !gnv_uring_reap(l->ring, &done, 1))
 		return ret;
 	take(l, &done);

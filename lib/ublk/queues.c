@@ -124,13 +124,13 @@ int gnv_ublk_start_lanes(struct gpunvme_ublk *u)
 		l->started = !ret;
 	}
 	if (ret)
-		return gnv_fail(ret, "no thread for a queue of the block device; the limit of threads is reached (ulimit -u)");
+		return gnv_fail(ret, "no thread for a queue of the block device. Raise the limit of threads (ulimit -u)");
 	for (l = u->lane; l < u->lane + u->lanes; l++) {
 		do
 			state = __atomic_load_n(&l->state, __ATOMIC_ACQUIRE);
 		while (state == GNV_UBLK_STARTING && gnv_deadline_poll_again(&deadline));
 		if (state)
-			return gnv_fail(state < 0 ? state : -ETIMEDOUT, "queue %u of the block device cannot be served: %s", l->number,
+			return gnv_fail(state < 0 ? state : -ETIMEDOUT, "queue %u of the block device did not start: %s", l->number,
 					state < 0 ? strerror(-state) : "its thread did not start");
 	}
 	return 0;

@@ -26,7 +26,7 @@ int gnv_ublk_send(struct gnv_ublk_lane *lane, struct gnv_ublk_tag *tag)
 	const uint32_t op = tag->desc.op_flags & GNV_UBLK_OP;
 	const uint64_t pos = tag->desc.sector << SECTOR_SHIFT, len = (uint64_t)tag->desc.sectors << SECTOR_SHIFT;
 
-	if (op != GNV_UBLK_FLUSH && tag->desc.sector > UINT64_MAX >> SECTOR_SHIFT) /* a flush has no place, and says anything */
+	if (op != GNV_UBLK_FLUSH && tag->desc.sector > UINT64_MAX >> SECTOR_SHIFT) /* the sector of a flush is undefined */
 		return -EINVAL;
 	switch (op) {
 	case GNV_UBLK_READ:
@@ -63,7 +63,7 @@ int gnv_ublk_result(const struct gnv_ublk_tag *tag, int ret)
 	}
 }
 
-/* ---- What the disk is like ---- */
+/* ---- The parameters of the disk ---- */
 
 /* Not so many that their bytes are no uint32_t, and whole blocks. */
 static uint32_t in_sectors(uint64_t blocks, uint32_t lba_shift)

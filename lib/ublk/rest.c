@@ -16,7 +16,7 @@
 #define NAP_US 50
 #define IDLE_US 250000 /* a thread that has to end may be asleep for so long */
 
-/* What it waits for may need this core. */
+/* The work that it waits for may need this core. */
 static bool stays_awake(struct gnv_ublk_lane *l)
 {
 	if (!l->awake_ns)
@@ -31,7 +31,7 @@ static bool stays_awake(struct gnv_ublk_lane *l)
 	return l->awake_ns;
 }
 
-/* A request ends a sleep; had it been worth to stay awake? Then the next is waited for twice as long. */
+/* A request ends a sleep. If staying awake would have been better, wait twice as long for the next. */
 static void note_time(struct gnv_ublk_lane *l, bool came, bool ended)
 {
 	uint64_t now;

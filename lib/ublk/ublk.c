@@ -23,14 +23,14 @@
 #define DEPTH 64u
 #define DEPTH_MAX 1024u
 #define BYTES (128u << 10)
-#define BYTES_MAX (1u << 20) /* what the PRP list of one command is sure to describe */
+#define BYTES_MAX (1u << 20) /* the PRP list of one command always has room for it */
 #define PAGE 4096u
 #define DYING_MS 10000 /* until the kernel has taken down a server that was killed */
 #define SETTLE_MS 1000 /* for programs that look at every new disk: udev */
 
 /* ---- The driver ---- */
 
-/* For what os/linux/ublk.h has a sentence already. */
+/* Whether os/linux/ublk.h has set a message already. */
 static bool is_said(int ret)
 {
 	return ret == -EOPNOTSUPP || ret == -EACCES || ret == -ETIMEDOUT;
@@ -55,7 +55,7 @@ static int add(struct gpunvme_ublk *u, const struct gpunvme_ublk_opts *o, uint64
 	info->mark = mark;
 	ret = gnv_ublk_control(GNV_UBLK_ADD_DEV, info->id, info, sizeof(*info));
 	if (ret == -EEXIST)
-		return gnv_fail(ret, "there is a block device %u of ublk already; choose another number", o->id);
+		return gnv_fail(ret, "there is a block device %u of ublk already. Choose another number", o->id);
 	if (ret < 0)
 		return is_said(ret) ? ret : gnv_fail(ret, "the ublk driver makes no device: %s", strerror(-ret));
 	u->added = true;
@@ -76,7 +76,7 @@ static int set_params(struct gpunvme_ublk *u, bool cache)
 	return gnv_fail(ret, "the ublk driver refuses the disk's size or limits: %s", strerror(-ret));
 }
 
-/* Both wait in the driver for what gnv_ublk_lane_run() has done already. */
+/* Both wait in the driver for steps that gnv_ublk_lane_run() has done already. */
 static int go(struct gpunvme_ublk *u, uint32_t op)
 {
 	int ret = gnv_ublk_control(op, u->info.id, NULL, 0);
@@ -91,13 +91,13 @@ static int go(struct gpunvme_ublk *u, uint32_t op)
 static int fits(const struct gnv_ublk_info *info, uint64_t mark)
 {
 	if (info->state == GNV_UBLK_DEAD)
-		return gnv_fail(-ENODEV, "block device %u has no disk: it was stopped, or never started; remove it, and make another", info->id);
+		return gnv_fail(-ENODEV, "block device %u has no disk: it was stopped, or never started. Remove it, and make another", info->id);
 	if (info->mark != mark)
-		return gnv_fail(-EXDEV, "block device %u is of another namespace than this; name the one that it was served from", info->id);
+		return gnv_fail(-EXDEV, "block device %u is of another namespace than this. Name its own namespace", info->id);
 	if (!(info->flags & GNV_UBLK_F_USER_RECOVERY))
 		return gnv_fail(-EINVAL, "block device %u is not one that another server may go on with", info->id);
 	if (info->max_bytes > BYTES_MAX || !info->depth || info->depth > DEPTH_MAX)
-		return gnv_fail(-EINVAL, "block device %u has requests that this library does not serve", info->id);
+		return gnv_fail(-EINVAL, "block device %u has requests that this library does not support", info->id);
 	return 0;
 }
 
@@ -111,7 +111,7 @@ static int await_death(uint32_t id, struct gnv_ublk_info *info)
 	if (ret != -EBUSY)
 		return gnv_fail(ret, "the ublk driver does not give block device %u to this process: %s", id, strerror(-ret));
 	asked = get_info(id, info);
-	return asked ? asked : gnv_fail(ret, "block device %u is served by process %d; end that one first", id, info->pid);
+	return asked ? asked : gnv_fail(ret, "block device %u is in use by process %d. End that process first", id, info->pid);
 }
 
 static int adopt(struct gpunvme_ublk *u, uint32_t id, uint64_t mark)
@@ -125,7 +125,7 @@ static int adopt(struct gpunvme_ublk *u, uint32_t id, uint64_t mark)
 	if (!ret)
 		ret = gnv_ublk_control(GNV_UBLK_GET_PARAMS, id, &params, sizeof(params));
 	if (!ret && !(params.basic.attrs & GNV_UBLK_ATTR_READ_ONLY) && u->read_only)
-		ret = gnv_fail(-EROFS, "block device %u is written to, and the namespace, or what was asked, is read-only", id);
+		ret = gnv_fail(-EROFS, "block device %u is writable, but the namespace or the options are read-only", id);
 	if (!ret)
 		ret = await_death(id, &info);
 	u->info = info;
@@ -139,7 +139,7 @@ static int check_opts(const struct gpunvme_ublk_opts *o)
 	const uint32_t known = GPUNVME_UBLK_READ_ONLY | GPUNVME_UBLK_RECOVER | GPUNVME_UBLK_ID;
 
 	if (o->flags & ~known)
-		return gnv_fail(-EINVAL, "unknown flags 0x%x; valid: GPUNVME_UBLK_READ_ONLY, _RECOVER, _ID", o->flags & ~known);
+		return gnv_fail(-EINVAL, "unknown flags 0x%x. Valid: GPUNVME_UBLK_READ_ONLY, _RECOVER, _ID", o->flags & ~known);
 	if (o->flags & GPUNVME_UBLK_RECOVER && (o->queues || o->depth || o->max_bytes))
 		return gnv_fail(-EINVAL, "a block device that is recovered keeps its queues, depth and max_bytes: leave them 0");
 	if (o->depth > DEPTH_MAX || o->queues > UINT16_MAX)
@@ -154,13 +154,13 @@ static int check_namespace(struct gpunvme_ublk *u, const struct gpunvme_dev_info
 	const uint32_t most = (1u << (31 - __builtin_clz(dev->max_depth))) - 1; /* as of sq_depth() */
 
 	if (u->ns.lba_size > PAGE)
-		return gnv_fail(-EOPNOTSUPP, "the blocks of namespace %u have %u bytes, and ublk takes at most %u; format it otherwise",
+		return gnv_fail(-EOPNOTSUPP, "the blocks of namespace %u have %u bytes, but ublk takes at most %u. Format it with smaller blocks",
 				u->ns.nsid, u->ns.lba_size, PAGE);
 	if ((u->ns.read_only || dev->read_only) && !u->read_only)
-		return gnv_fail(-EROFS, "namespace %u is read-only; use GPUNVME_UBLK_READ_ONLY (gpunvme serve --ro)", u->ns.nsid);
+		return gnv_fail(-EROFS, "namespace %u is read-only. Use GPUNVME_UBLK_READ_ONLY (gpunvme serve --ro)", u->ns.nsid);
 	u->info.depth = (uint16_t)(o->depth ? o->depth : gnv_min(DEPTH, most));
 	if (u->info.depth > most)
-		return gnv_fail(-EINVAL, "a depth of %u is more than queues of this controller hold; use %u or less", u->info.depth, most);
+		return gnv_fail(-EINVAL, "a depth of %u is more than queues of this controller hold. Use %u or less", u->info.depth, most);
 	return 0;
 }
 
@@ -179,8 +179,8 @@ static int choose_bytes(struct gpunvme_ublk *u, uint32_t wanted)
 }
 
 /*
- * What is done when anything fails, whose sentence stays: the driver keeps a block device that it had before. A queue that cannot
- * be deleted, and what its controller may write to, goes with the device.
+ * Undo a start that failed, and keep its error message: the driver keeps a block device that it had before. A queue that cannot be
+ * deleted, and the memory that its controller may write to, goes with the device.
  */
 static void undo(struct gpunvme_ublk *u, int why)
 {
@@ -273,7 +273,7 @@ GPUNVME_API int gpunvme_ublk_start(struct gpunvme_dev *dev, uint32_t nsid, const
 	return 0;
 }
 
-/* ---- What it is ---- */
+/* ---- Information ---- */
 
 GPUNVME_API int gpunvme_ublk_get_info(const struct gpunvme_ublk *u, struct gpunvme_ublk_info *out)
 {
@@ -303,7 +303,7 @@ GPUNVME_API int gpunvme_ublk_get_info(const struct gpunvme_ublk *u, struct gpunv
 static int in_use(uint32_t id, const char *text)
 {
 	return gnv_fail(-EBUSY, "/dev/ublkb%u is in use: %s", id,
-			*text ? text : "somebody has it open, or mounted where this process does not see it; end that first");
+			*text ? text : "a program has it open, or mounted where this process does not see it. End that first");
 }
 
 /* Old drivers stop a disk even if it is mounted, so the library looks. A process that opens the disk after the look gets errors. */
@@ -334,7 +334,7 @@ static int stop_disk(uint32_t id, uint64_t flags)
 	return in_use(id, text);
 }
 
-/* Of a server that has died. The driver itself cannot be asked while requests wait (os/linux/ublk.h). */
+/* Of a server that has died. The driver itself does not reply while requests wait (os/linux/ublk.h). */
 static int stop_dead(uint32_t id, uint64_t flags)
 {
 	char text[GNV_USERS_TEXT];
@@ -385,12 +385,12 @@ GPUNVME_API int gpunvme_ublk_remove(uint32_t id, uint32_t flags)
 	int ret;
 
 	if (flags & ~(uint32_t)GPUNVME_UBLK_FORCE)
-		return gnv_fail(-EINVAL, "unknown flags 0x%x; valid: GPUNVME_UBLK_FORCE", flags);
+		return gnv_fail(-EINVAL, "unknown flags 0x%x. Valid: GPUNVME_UBLK_FORCE", flags);
 	ret = get_info(id, &info);
 	if (ret)
 		return ret;
 	if (info.state == GNV_UBLK_LIVE)
-		return gnv_fail(-EBUSY, "block device %u is served by process %d, which has to end it", id, info.pid);
+		return gnv_fail(-EBUSY, "block device %u is in use by process %d, which must end it", id, info.pid);
 	if (info.state != GNV_UBLK_DEAD)
 		ret = flags & GPUNVME_UBLK_FORCE ? gnv_ublk_control(GNV_UBLK_STOP_DEV, id, NULL, 0) : stop_dead(id, info.flags);
 	if (ret)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A block device that is served, and its parts. Each queue of the driver has a thread (lane.c), which is the CPU lane of a queue
- * pair of its own: it takes requests from the driver, sends each as one command (request.c), and tells the driver what came of it.
+ * A block device, and its parts. Each queue of the driver has a thread (lane.c), which is the CPU thread of its own queue pair. It
+ * takes requests from the driver, sends each as one command (request.c), and returns the result to the driver.
  */
 #ifndef GNV_UBLK_UBLK_H
 #define GNV_UBLK_UBLK_H
@@ -70,7 +70,7 @@ struct gpunvme_ublk {
 	struct gnv_ublk_info info; /* as the driver has it */
 	bool read_only;
 	bool added;  /* the driver has the device, and it is ours to remove */
-	int fd;	     /* its node; -1 */
+	int fd;	     /* its node, or -1 */
 	uint32_t leave; /* atomic: threads end, whatever the driver waits for */
 	uint32_t ended; /* atomic: threads that ended because their io_uring failed */
 	int32_t error;	/* of the first of them */
@@ -81,10 +81,10 @@ struct gpunvme_ublk {
 /* Queue pairs: @wanted, or, with 0, a few, or as many as there are. */
 int gnv_ublk_make_queues(struct gpunvme_ublk *ublk, uint32_t wanted, uint32_t timeout_ms);
 
-/* With their buffers. Return: 0; what gpunvme_queue_destroy() says of one that stays, and is tried again by the next call. */
+/* With their buffers. Return: 0; errors of gpunvme_queue_destroy() for one that stays, which the next call tries again. */
 int gnv_ublk_end_queues(struct gpunvme_ublk *ublk);
 
-/* What a queue needs before its thread starts: buffers, and the driver's requests. */
+/* Prepare a queue before its thread starts: buffers, and the driver's requests. */
 int gnv_ublk_open_lane(struct gpunvme_ublk *ublk, struct gnv_ublk_lane *lane);
 
 /* Return: 0, every thread waits for requests. */
@@ -93,7 +93,7 @@ int gnv_ublk_start_lanes(struct gpunvme_ublk *ublk);
 /* The threads end, and nothing of theirs keeps the driver's device. */
 void gnv_ublk_join_lanes(struct gpunvme_ublk *ublk);
 
-/* Thread of a lane; @arg: struct gnv_ublk_lane. */
+/* Thread of a queue. @arg: struct gnv_ublk_lane. */
 void *gnv_ublk_lane_run(void *arg);
 
 /*
@@ -111,7 +111,7 @@ int gnv_ublk_send(struct gnv_ublk_lane *lane, struct gnv_ublk_tag *tag);
 /* The result that the driver gets for a command that ended with @ret: bytes, or a negative errno. */
 int gnv_ublk_result(const struct gnv_ublk_tag *tag, int ret);
 
-/* What the block device is like, from namespace and queue. @max_bytes of a request. */
+/* Describe the block device, from namespace and queue. @max_bytes of a request. */
 void gnv_ublk_describe(const struct gpunvme_ublk *ublk, const struct gpunvme_dq *dq, bool cache, struct gnv_ublk_params *params);
 
 #endif

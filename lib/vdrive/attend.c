@@ -181,7 +181,7 @@ int gnv_vdrive_attend(struct gnv_vdrive *d)
 	const int ret = gnv_thread_start(&d->attendant, attend, d);
 
 	d->attended = !ret;
-	return ret ? gnv_fail(ret, "cannot start a thread of the drive: no more can be started; raise RLIMIT_NPROC (ulimit -u)") : 0;
+	return ret ? gnv_fail(ret, "cannot start a thread of the drive: no more can be started. Raise RLIMIT_NPROC (ulimit -u)") : 0;
 }
 
 void gnv_vdrive_end_attendant(struct gnv_vdrive *d)

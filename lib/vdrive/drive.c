@@ -59,7 +59,7 @@ static int check_stores(const struct gnv_soft *soft)
 
 	for (i = 0; i < soft->parts; i++)
 		if (soft->part[i].store->ops != &gnv_soft_store_vram)
-			return gnv_fail(-EINVAL, "ns%u=: a drive soft:vram: keeps all namespaces in the memory of its GPU; use vram:SIZE", i + 1);
+			return gnv_fail(-EINVAL, "ns%u=: a drive soft:vram: keeps all namespaces in the memory of its GPU. Use vram:SIZE", i + 1);
 	return 0;
 }
 
@@ -120,7 +120,7 @@ static int start_exec(struct gnv_vdrive *d)
 		return ret;
 	__atomic_store_n(&d->started, true, __ATOMIC_RELEASE);
 	if (!gnv_vdrive_sync(d, soft->patience_ms))
-		return gnv_fail(-EBUSY, "the kernel of the drive does not run; look whether other work fills its GPU");
+		return gnv_fail(-EBUSY, "the kernel of the drive does not run. Check whether other work fills its GPU");
 	return 0;
 }
 
@@ -158,7 +158,7 @@ static int start(struct gnv_soft *soft, struct gnv_space *space)
 	if (!ret)
 		ret = gnv_vdrive_attend(d);
 	soft->blocks = d->exec && !d->exec->is_cpu ? d->workers : 0;
-	soft->config.threads = 1; /* config.threads was the number of workers; thread 0 alone polls the registers */
+	soft->config.threads = 1; /* config.threads was the number of workers. Thread 0 alone polls the registers */
 	if (!ret)
 		ret = gnv_soft_engine_threads.start(soft, space);
 	__atomic_store_n(&d->served, !ret, __ATOMIC_RELEASE);

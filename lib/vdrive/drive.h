@@ -36,12 +36,12 @@ struct gnv_vdrive_region {
 	bool shown, placed, known;
 };
 
-/* What the attendant saw last (watch.c). */
+/* The last observations of the attendant (watch.c). */
 struct gnv_vdrive_watch {
 	uint64_t looked, summed, judged;
 	struct gnv_vd_pace pace;
 	uint64_t runs[GNV_VD_WORKERS];
-	uint64_t since[GNV_VD_WORKERS]; /* when a launch began to wait for this worker; 0: none waits */
+	uint64_t since[GNV_VD_WORKERS]; /* when a launch began to wait for this worker, or 0 */
 };
 
 struct gnv_vdrive {

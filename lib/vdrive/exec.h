@@ -17,10 +17,10 @@
 struct gpunvme_mem;
 struct gnv_vd_exec;
 
-/* What the URI asks for. */
+/* The requests of the URI. */
 struct gnv_vd_wish {
-	const char *on;	  /* of the URI; NULL: "cpu" */
-	const char *rest; /* the part of on= after the ':'; NULL: no ':' */
+	const char *on;	  /* of the URI. NULL: "cpu" */
+	const char *rest; /* the part of on= after the ':', or NULL */
 	uint32_t threads, queues;
 };
 
@@ -43,12 +43,12 @@ struct gnv_vd_exec_ops {
 	int (*hide)(struct gnv_vd_exec *exec, void *cookie);
 
 	/*
-	 * Make memory of a device accessible, for as long as it exists. Return: 0; -EOPNOTSUPP, -EXDEV the processor does not access
-	 * it; -EIO.
+	 * Make memory of a device accessible, for as long as it exists. Return: 0; -EOPNOTSUPP, -EXDEV the processor does not
+	 * access it; -EIO.
 	 */
 	int (*reach)(struct gnv_vd_exec *exec, const struct gpunvme_mem *mem, uint64_t *at);
 
-	/* Run the kernel with this structure, launch after launch. @slice_ns: of one launch; 0: one launch runs until stop(). */
+	/* Run the kernel with this structure, launch after launch. @slice_ns: of one launch, or 0: one launch runs until stop(). */
 	int (*start)(struct gnv_vd_exec *exec, uint64_t vd, uint64_t slice_ns);
 	/*
 	 * Return: a launch was given to the processor and has not ended. Workers that do not run then wait for a multiprocessor.

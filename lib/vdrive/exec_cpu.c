@@ -55,7 +55,7 @@ static int cpu_open(const struct gnv_vd_wish *wish, const struct gnv_log *log, u
 
 	(void)log;
 	if (wish->rest)
-		return gnv_fail(-EINVAL, "on=cpu:%.40s in the URI: nothing follows cpu; threads= says how many threads there are",
+		return gnv_fail(-EINVAL, "on=cpu:%.40s in the URI: nothing follows cpu. Set the number of threads by threads=",
 				wish->rest);
 	cpu = calloc(1, sizeof(*cpu));
 	if (!cpu)
@@ -95,7 +95,7 @@ static int cpu_alloc(struct gnv_vd_exec *exec, size_t len, uint64_t *at)
 	block->len = (size_t)gnv_align_up(len, HUGE_PAGE);
 	if (len > PTRDIFF_MAX - HUGE_PAGE || gnv_sys_map(block->len, HUGE_PAGE, false, &block->at)) {
 		free(block);
-		return gnv_fail(-ENOMEM, "the system has no %zu MiB of memory for the drive; use a smaller size", len >> 20);
+		return gnv_fail(-ENOMEM, "the system has no %zu MiB of memory for the drive. Use a smaller size", len >> 20);
 	}
 	*at = (uintptr_t)block->at;
 	pthread_mutex_lock(&cpu->lock);
@@ -174,7 +174,7 @@ static int cpu_reach(struct gnv_vd_exec *exec, const struct gpunvme_mem *mem, ui
 	(void)mem;
 	(void)at;
 	return gnv_fail(-EOPNOTSUPP,
-			"a drive soft:vram: with on=cpu does not reach memory of a device; use memory of the host, or on=cuda:N");
+			"a drive soft:vram: with on=cpu does not reach memory of a device. Use memory of the host, or on=cuda:N");
 }
 
 /* ---- Threads ---- */
@@ -215,7 +215,7 @@ static int cpu_start(struct gnv_vd_exec *exec, uint64_t vd, uint64_t slice_ns)
 		ret = gnv_thread_start(&worker->thread, work, worker);
 		cpu->started += !ret;
 	}
-	return ret ? gnv_fail(ret, "cannot start a thread of the drive: no more can be started; raise RLIMIT_NPROC (ulimit -u)") : 0;
+	return ret ? gnv_fail(ret, "cannot start a thread of the drive: no more can be started. Raise RLIMIT_NPROC (ulimit -u)") : 0;
 }
 
 static bool cpu_stop(struct gnv_vd_exec *exec, uint32_t ms)

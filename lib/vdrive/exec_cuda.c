@@ -82,7 +82,7 @@ static int cuda_open(const struct gnv_vd_wish *wish, const struct gnv_log *log, 
 	int ret = parse_index(wish->rest, &index);
 
 	if (!ret && !gnv_vd_ptx())
-		ret = gnv_fail(-EOPNOTSUPP, "this build of the library has no code for NVIDIA GPUs: it was built without clang 19; install it "
+		ret = gnv_fail(-EOPNOTSUPP, "this build of the library has no code for NVIDIA GPUs: it was built without clang 19. Install it "
 					    "and build it again");
 	if (ret)
 		return ret;
@@ -119,7 +119,7 @@ static int cuda_alloc(struct gnv_vd_exec *exec, size_t len, uint64_t *at)
 	const int ret = gnv_cuda_alloc(cuda_of(exec)->cuda, len, at);
 
 	if (ret == -ENOMEM)
-		return gnv_fail(ret, "%s has no %zu MiB of memory left for the drive; use a smaller size, or another GPU",
+		return gnv_fail(ret, "%s has no %zu MiB of memory left for the drive. Use a smaller size, or another GPU",
 				gnv_cuda_name(cuda_of(exec)->cuda), len >> 20);
 	return ret;
 }
@@ -258,11 +258,11 @@ static int cuda_start(struct gnv_vd_exec *exec, uint64_t vd, uint64_t slice_ns)
 
 	if (!slice_ns)
 		return gnv_fail(-EINVAL, "slice=0 in the URI: with on=cuda:N all work that waits for the GPU, such as loading code, would never "
-					 "end; use slice=1 or more");
+					 "end. Use slice=1 or more");
 	c->args = (struct gnv_vd_args){ .vd = vd, .slice_ns = slice_ns };
 	ret = gnv_thread_start(&c->launcher, launch_on, c);
 	if (ret)
-		return gnv_fail(ret, "cannot start a thread of the drive: no more can be started; raise RLIMIT_NPROC (ulimit -u)");
+		return gnv_fail(ret, "cannot start a thread of the drive: no more can be started. Raise RLIMIT_NPROC (ulimit -u)");
 	c->launching = true;
 	c->resident = (struct gnv_cuda_resident){ .stay = stay, .ctx = c };
 	gnv_cuda_resident_add(c->cuda, &c->resident);

@@ -23,7 +23,7 @@ static int check_size(const struct gnv_vdrive *d, const struct gnv_image *image)
 
 	if (image->size <= has)
 		return 0;
-	return gnv_fail(-EFBIG, "image=%.200s has %llu bytes, and the drive %llu; use soft:vram:%lluM or more", image->path,
+	return gnv_fail(-EFBIG, "image=%.200s has %llu bytes, and the drive %llu. Use soft:vram:%lluM or more", image->path,
 			(unsigned long long)image->size, (unsigned long long)has, mib(gnv_align_up(image->size, 1 << 20)));
 }
 

@@ -40,7 +40,7 @@ int gnv_vdrive_check_faults(const struct gnv_soft_config *config)
 
 	for (i = 0; i < GNV_ARRAY_LEN(refused); i++)
 		if (refused[i].verdict ? has_rule(&config->rules, refused[i].verdict) : gnv_soft_has(&config->traits, refused[i].trait))
-			return gnv_fail(-EINVAL, "fault=%s: a drive soft:vram: does not inject it; use soft:ram:SIZE or an image", refused[i].word);
+			return gnv_fail(-EINVAL, "fault=%s: a drive soft:vram: does not inject it. Use soft:ram:SIZE or an image", refused[i].word);
 	return 0;
 }
 

@@ -7,7 +7,7 @@
 
 #include "vdrive/drive.h"
 
-#define UNMAP_MS 1000u /* longest wait for a pass of the kernel; a host that unmaps tries again */
+#define UNMAP_MS 1000u /* longest wait for a pass of the kernel. A host that unmaps tries again */
 
 static uint64_t at_region(const struct gnv_vdrive *d, unsigned slot)
 {
@@ -42,7 +42,7 @@ static int publish_placed(struct gnv_vdrive *d, uint32_t ms)
 	int ret;
 
 	if (!gnv_vdrive_has_seen(d, d->switched)) /* a worker may still search the list that is written now */
-		return gnv_fail(-EBUSY, "the kernel of the drive does not run; look whether other work fills its GPU");
+		return gnv_fail(-EBUSY, "the kernel of the drive does not run. Check whether other work fills its GPU");
 	list_placed(d);
 	ret = d->exec->ops->poke(d->exec, at + offsetof(struct gnv_vd_placed, iova), d->order->iova,
 				 d->placed * sizeof(d->order->iova[0]));
@@ -57,7 +57,7 @@ static int publish_placed(struct gnv_vdrive *d, uint32_t ms)
 	d->switched = gnv_vdrive_change(d);
 	if (gnv_vdrive_sync(d, ms))
 		return 0;
-	return gnv_fail(-EBUSY, "the kernel of the drive does not run; look whether other work fills its GPU");
+	return gnv_fail(-EBUSY, "the kernel of the drive does not run. Check whether other work fills its GPU");
 }
 
 /* ---- Mappings ---- */
@@ -73,7 +73,7 @@ static int check_link(const struct gnv_vdrive *d)
 	if (soft->link == soft->config.model.link)
 		return 0;
 	return gnv_fail(-EOPNOTSUPP,
-			"data in memory of a GPU would not go over the link of this drive, which carries %llu bytes a second; add link=0 to its "
+			"data in memory of a GPU would not go over the link of this drive, which carries %llu bytes a second. Add link=0 to its "
 			"URI for a drive without a link, or a rate up to that",
 			(unsigned long long)soft->link);
 }

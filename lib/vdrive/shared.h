@@ -24,7 +24,7 @@
 #define GNV_VD_REGIONS 4096u /* GNV_SOFT_SPACE_SLOTS */
 #define GNV_VD_ERRORS 64u   /* error entries that are kept until the host collects them */
 #define GNV_VD_WORKERS 128u
-#define GNV_VD_QUEUES 1025u /* by identifier; 0 is not used */
+#define GNV_VD_QUEUES 1025u /* by identifier, 0 is not used */
 
 /* Memory of the host that the drive may access. The host writes @len last when it maps the region, and first when it unmaps it. */
 struct gnv_vd_region {
@@ -45,7 +45,7 @@ struct gnv_vd_placed {
 	uint32_t slot[GNV_VD_REGIONS];
 };
 
-/* How the rules of fault= judge commands. */
+/* How the rules of fault= decide about commands. */
 enum gnv_vd_judged {
 	GNV_VD_UNJUDGED,
 	GNV_VD_TOGETHER,  /* those of a turn */
@@ -69,7 +69,7 @@ struct gnv_vd_sq_state {
 
 struct gnv_vd_sq {
 	/* Host. All but the first three are constant while a worker can find the queue. */
-	uint32_t next; /* queue of the same worker; 0: none */
+	uint32_t next; /* queue of the same worker, or 0 */
 	uint32_t flags;
 	uint64_t abort; /* number of the request << 16 | CID */
 	uint64_t ring, doorbell;
@@ -77,7 +77,7 @@ struct gnv_vd_sq {
 	uint32_t cq, qid;
 	uint64_t slots; /* struct gnv_soft_cmd [parked_max] */
 	uint64_t due;	/* uint64_t [parked_max]: time at which each is posted or begun */
-	uint64_t index; /* uint32_t [parked_max]: their slots; from the end: free slots */
+	uint64_t index; /* uint32_t [parked_max]: their slots, from the end: free slots */
 	uint32_t parked_max, reserved;
 	/* Worker. */
 	uint64_t aborted; /* number of the last request << 1 | the command was found */
@@ -145,7 +145,7 @@ struct gnv_vd_pace {
 };
 
 struct gnv_vd_worker {
-	uint32_t first; /* host: its first submission queue; 0: none */
+	uint32_t first; /* host: its first submission queue, or 0 */
 	uint32_t reserved;
 	uint64_t looked; /* when its last pass began */
 	uint64_t lead;	 /* ns from the look for parked commands that are due to their completions, a mean of turns */
@@ -174,14 +174,14 @@ struct gnv_vd_view {
 
 struct gnv_vd {
 	/* Host */
-	uint64_t epoch;	    /* of the host's changes; after a pass a worker stores in ack[] the epoch that it loaded before */
+	uint64_t epoch;	    /* of the host's changes. After a pass a worker stores in ack[] the epoch that it loaded before */
 	uint32_t stop;
-	uint32_t stay; /* us without work after which a launch ends; 0: it ends by its slice. Read together with stop */
+	uint32_t stay; /* us without work after which a launch ends, or 0: it ends by its slice. Read together with stop */
 	uint32_t silent, reserved;
 	uint64_t placed;    /* index of the list << 32 | its entries */
 	uint64_t first_own; /* IOVA of slot 0, of regions whose slot follows from the address */
-	uint64_t stay_since; /* when the first team saw that launches stay (atomic); the host writes 0 before */
-	uint64_t hook;	    /* a struct gnv_soft_fault; on CPU threads only */
+	uint64_t stay_since; /* when the first team saw that launches stay (atomic). The host writes 0 before */
+	uint64_t hook;	    /* a struct gnv_soft_fault, on CPU threads only */
 	uint32_t workers;
 	uint32_t judged; /* enum gnv_vd_judged */
 	struct gnv_soft_rules rules;
@@ -192,7 +192,7 @@ struct gnv_vd {
 	struct gnv_vd_sq sq[GNV_VD_QUEUES];
 	struct gnv_vd_cq cq[GNV_VD_QUEUES];
 	/* Workers */
-	uint64_t worked; /* about when a worker last had work; relaxed stores by all workers */
+	uint64_t worked; /* about when a worker last had work. All workers store it, relaxed */
 	uint64_t ended; /* teams that have ended, of all launches (atomic) */
 	uint32_t staying, reserved2; /* teams of the launch that stay (atomic) */
 	uint64_t ack[GNV_VD_WORKERS];
@@ -206,11 +206,11 @@ struct gnv_vd {
 _Static_assert(offsetof(struct gnv_vd, stop) % 8 == 0 && offsetof(struct gnv_vd, stay) == offsetof(struct gnv_vd, stop) + 4,
 	       "the kernel loads both as one word");
 
-/* Arguments of the kernel. A worker polls its queues for @slice_ns; 0: until stop. */
+/* Arguments of the kernel. A worker polls its queues for @slice_ns, or if that is 0, until stop. */
 struct gnv_vd_args {
 	uint64_t vd;
 	uint64_t slice_ns;
-	uint64_t idle_ns; /* it also ends after this time without work; 0: it does not */
+	uint64_t idle_ns; /* it also ends after this time without work, unless it is 0 */
 };
 
 /* The kernel of worker @index on a CPU thread. Return: it found work. */

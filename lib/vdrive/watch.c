@@ -29,8 +29,8 @@ static void judge(struct gnv_vdrive *d, const struct gnv_vd_pace *p)
 
 	if ((late || starved) && gnv_soft_becomes_late(&d->t.soft))
 		gnv_log(d->t.soft.log, GPUNVME_LOG_WARN,
-			"this machine does not keep the times that were asked for (said once): %s; use more queues, fewer threads, or ask "
-			"for a slower drive",
+			"this machine is too slow for the configured times (said once): %s. Use more queues, fewer threads, or a slower "
+			"drive",
 			late ? "commands end more than 5 % late" : "commands wait in the queue that the drive would have begun");
 }
 

@@ -17,22 +17,22 @@ int gnv_wire_check_reply(const struct gnv_wire_header *asked, const struct gnv_w
 
 	*lost = true;
 	if (got->size < sizeof(*got) || len > most)
-		return gnv_fail(-EPROTO, "the server answered command %u with %u bytes; %zu to %zu are possible", asked->command, got->size,
+		return gnv_fail(-EPROTO, "the server replied to command %u with %u bytes instead of %zu to %zu", asked->command, got->size,
 				sizeof(*got) + least, sizeof(*got) + most);
 	if (got->id != asked->id || got->command != asked->command || (got->flags & GNV_WIRE_TYPE) != GNV_WIRE_REPLY)
-		return gnv_fail(-EPROTO, "the server sent message %u, command %u, flags 0x%x; the reply to message %u, command %u, was due",
+		return gnv_fail(-EPROTO, "the server sent message %u, command %u, flags 0x%x instead of the reply to message %u, command %u",
 				got->id, got->command, got->flags, asked->id, asked->command);
 	if (got->flags & GNV_WIRE_ERROR) {
 		if (!got->error || got->error > MAX_ERRNO)
-			return gnv_fail(-EPROTO, "the server refused command %u with error %u, which is none", asked->command, got->error);
+			return gnv_fail(-EPROTO, "the server refused command %u with the invalid error %u", asked->command, got->error);
 		*lost = false;
 		return gnv_fail(-(int)got->error, "the server refused command %u: %s", asked->command, strerror((int)got->error));
 	}
 	*lost = len < least;
-	return *lost ? gnv_fail(-EPROTO, "the server answered command %u with %zu bytes; it has %zu", asked->command, len, least) : 0;
+	return *lost ? gnv_fail(-EPROTO, "the server replied to command %u with %zu bytes instead of %zu", asked->command, len, least) : 0;
 }
 
-/* The text is JSON, of which only one number is wanted; it need not end in NUL. */
+/* The text is JSON, of which only one number is needed. It need not end in NUL. */
 uint32_t gnv_wire_max_maps(const uint8_t *text, size_t len)
 {
 	static const char key[] = "\"max_dma_maps\":";
@@ -59,7 +59,7 @@ static int add_area(struct gnv_wire_offer *offer, struct gnv_wire_area new)
 	unsigned i;
 
 	if (!new.size || (new.offset | new.size) % PAGE || !gnv_within(new.offset, new.size, offer->size))
-		return gnv_fail(-EPROTO, "the server offers 0x%llx bytes at 0x%llx of a region of 0x%llx; whole pages of it can be mapped",
+		return gnv_fail(-EPROTO, "the server offers 0x%llx bytes at 0x%llx of a region of 0x%llx. Only whole pages can be mapped",
 				(unsigned long long)new.size, (unsigned long long)new.offset, (unsigned long long)offer->size);
 	for (i = 0; i < offer->count; i++)
 		if (overlap(&offer->area[i], &new))
@@ -77,10 +77,10 @@ static int parse_sparse(const uint8_t *at, size_t left, struct gnv_wire_offer *o
 	int ret = 0;
 
 	if (left < sizeof(sparse))
-		return gnv_fail(-EPROTO, "the server's list of what can be mapped is cut off");
+		return gnv_fail(-EPROTO, "the server's list of mappable areas is cut off");
 	memcpy(&sparse, at, sizeof(sparse));
 	if (sparse.count > GNV_WIRE_AREAS || sparse.count > (left - sizeof(sparse)) / sizeof(area))
-		return gnv_fail(-EPROTO, "the server's list of what can be mapped has %u areas; there is room for %zu", sparse.count,
+		return gnv_fail(-EPROTO, "the server's list of mappable areas has %u areas, but room for %zu", sparse.count,
 				(size_t)gnv_min(GNV_WIRE_AREAS, (left - sizeof(sparse)) / sizeof(area)));
 	for (i = 0; i < sparse.count && !ret; i++) {
 		memcpy(&area, at + sizeof(sparse) + i * sizeof(area), sizeof(area));
@@ -98,7 +98,7 @@ static int find_sparse(const uint8_t *payload, size_t len, uint32_t next, struct
 
 	while (next) {
 		if (next < least || next > len || len - next < sizeof(cap))
-			return gnv_fail(-EPROTO, "the server's capability at %u of %zu bytes is none", next, len);
+			return gnv_fail(-EPROTO, "the server's capability at %u of %zu bytes is invalid", next, len);
 		memcpy(&cap, payload + next, sizeof(cap));
 		if (cap.id == GNV_WIRE_CAP_SPARSE && cap.version == 1) {
 			ret = parse_sparse(payload + next, len - next, offer);
@@ -127,9 +127,9 @@ int gnv_wire_parse_offer(const uint8_t *payload, size_t len, uint32_t index, uns
 
 	memcpy(&region, payload, sizeof(region));
 	if (region.index != index)
-		return gnv_fail(-EPROTO, "the server described region %u; region %u was asked for", region.index, index);
+		return gnv_fail(-EPROTO, "the server described region %u instead of region %u", region.index, index);
 	if (region.size > INT64_MAX || region.offset > INT64_MAX - region.size)
-		return gnv_fail(-EPROTO, "the server's region of 0x%llx bytes at 0x%llx of its memory is none",
+		return gnv_fail(-EPROTO, "the server's region of 0x%llx bytes at 0x%llx of its memory is invalid",
 				(unsigned long long)region.size, (unsigned long long)region.offset);
 	*offer = (struct gnv_wire_offer){ .flags = region.flags, .size = region.size, .file = region.offset };
 	if (!(region.flags & GNV_WIRE_REGION_MMAP) || !region.size)

@@ -7,7 +7,7 @@
 #include "util/bits.h"
 #include "util/log.h"
 
-/* What each command has at least, which is what there is of it but for what follows the structure, and how many descriptors. */
+/* The least length of each command, which is its length without the data after the structure, and its most descriptors. */
 static const struct layout {
 	const char *name;
 	uint32_t least;
@@ -28,14 +28,14 @@ static const struct layout {
 int gnv_wire_check(const struct gnv_wire_header *header)
 {
 	if (header->size < sizeof(*header) || header->size > GNV_WIRE_LONGEST)
-		return gnv_fail(-EPROTO, "the client sent a message of %u bytes; %zu to %zu are possible", header->size, sizeof(*header),
+		return gnv_fail(-EPROTO, "the client sent a message of %u bytes instead of %zu to %zu", header->size, sizeof(*header),
 				GNV_WIRE_LONGEST);
 	if (header->flags & GNV_WIRE_TYPE)
-		return gnv_fail(-EPROTO, "the client sent a reply (flags 0x%x) to a question that nobody asked", header->flags);
+		return gnv_fail(-EPROTO, "the client sent a reply (flags 0x%x) without a request", header->flags);
 	return 0;
 }
 
-/* Text of capabilities, which says nothing that this server needs; it must end. */
+/* Text of capabilities. This server needs none of it, but it must end. */
 static int parse_version(const uint8_t *text, size_t len)
 {
 	if (len && text[len - 1])
@@ -59,7 +59,7 @@ static int parse_irqs(const struct gnv_wire_irqs *irqs, size_t len, unsigned fds
 static int parse_access(const struct gnv_wire_access *access, size_t len, bool write)
 {
 	if (access->count > GNV_WIRE_DATA)
-		return gnv_fail(-EINVAL, "access to %u bytes of a region; %u are possible with one message", access->count, GNV_WIRE_DATA);
+		return gnv_fail(-EINVAL, "access to %u bytes of a region, but one message has %u at most", access->count, GNV_WIRE_DATA);
 	if (write && len != access->count)
 		return gnv_fail(-EINVAL, "REGION_WRITE of %u bytes with %zu", access->count, len);
 	return 0;
@@ -74,9 +74,9 @@ int gnv_wire_parse(const struct gnv_wire_header *header, const uint8_t *payload,
 		return gnv_fail(-EOPNOTSUPP, "the client sent command %u, which this server does not have", header->command);
 	layout = &layouts[header->command];
 	if (len < layout->least)
-		return gnv_fail(-EINVAL, "%s of %zu bytes; it has %u", layout->name, len, layout->least);
+		return gnv_fail(-EINVAL, "%s of %zu bytes instead of %u", layout->name, len, layout->least);
 	if (fds > layout->fds)
-		return gnv_fail(-EINVAL, "%s with %u descriptors; %u are possible", layout->name, fds, layout->fds);
+		return gnv_fail(-EINVAL, "%s with %u descriptors, but it has %u at most", layout->name, fds, layout->fds);
 	request->command = header->command;
 	request->data = payload + layout->least;
 	memcpy(&request->u, payload, layout->least);

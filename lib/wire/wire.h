@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Messages of vfio-user, as QEMU's documentation specifies them (docs/interop/vfio-user.rst, version 0 of the protocol): layouts,
- * and the only place that reads what a client sent (request.c, for lib/serve) and what a server answered (reply.c, for lib/port).
+ * and the only place that parses messages of a client (request.c, for lib/serve) and replies of a server (reply.c, for lib/port).
  * Integers are of the host's order, as both ends are on one machine.
  */
 #ifndef GNV_WIRE_WIRE_H
@@ -74,11 +74,11 @@ struct gnv_wire_region {
 	uint64_t size, offset;      /* in the descriptor */
 };
 
-/* Capabilities of a region and the one that says which parts of it can be mapped, as in linux/vfio.h. */
+/* Capabilities of a region, and the capability with its mappable parts, as in linux/vfio.h. */
 #define GNV_WIRE_CAP_SPARSE 1u
 struct gnv_wire_cap {
 	uint16_t id, version;
-	uint32_t next; /* from the beginning of the region's information; 0: none */
+	uint32_t next; /* from the beginning of the region's information, or 0 */
 };
 struct gnv_wire_sparse {
 	struct gnv_wire_cap cap;
@@ -112,7 +112,7 @@ struct gnv_wire_access {
 /* One request, whose lengths and counts are right. Its values are checked when it is carried out. */
 struct gnv_wire_request {
 	uint16_t command;
-	const uint8_t *data; /* of a write, and the booleans of SET_IRQS; in the message */
+	const uint8_t *data; /* of a write, and the booleans of SET_IRQS, in the message */
 	union {
 		struct gnv_wire_version version;
 		struct gnv_wire_map map;
@@ -124,7 +124,7 @@ struct gnv_wire_request {
 	} u;
 };
 
-/* Is this the beginning of a command? Without that nobody knows where the next one begins. Return: 0; -EPROTO with a sentence. */
+/* Check the header of a command. If it is invalid, the place of the next one is unknown. Return: 0; -EPROTO with a message. */
 int gnv_wire_check(const struct gnv_wire_header *header);
 
 /*

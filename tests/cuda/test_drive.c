@@ -344,8 +344,8 @@ static void memory_of_the_gpu_that_is_refused(void **state)
 	struct gpunvme_queue *qp;
 
 	(void)state;
-	is_refused_there(DRIVE, "cuda:0", GPUNVME_MEM_VRAM, -EOPNOTSUPP, "add link=0");
-	is_refused_there(DRIVE "&link=1000T", "cuda:0", GPUNVME_MEM_VRAM, -EOPNOTSUPP, "add link=0");
+	is_refused_there(DRIVE, "cuda:0", GPUNVME_MEM_VRAM, -EOPNOTSUPP, "Add link=0");
+	is_refused_there(DRIVE "&link=1000T", "cuda:0", GPUNVME_MEM_VRAM, -EOPNOTSUPP, "Add link=0");
 	is_refused_there("soft:vram:4M", "cuda:0", GPUNVME_MEM_VRAM, -EOPNOTSUPP, "on=cuda:N");
 	good(gpunvme_gpu_open("cuda:0", NULL, &gpu));
 	good(gpunvme_dev_open("soft:ram:4M", NULL, &dev));

@@ -34,7 +34,7 @@ static bool on_vram(void)
 static void on_log(void *ctx, enum gpunvme_log_level level, const char *text)
 {
 	(void)ctx;
-	if (level == GPUNVME_LOG_WARN && strstr(text, "does not keep the times"))
+	if (level == GPUNVME_LOG_WARN && strstr(text, "is too slow for the configured times"))
 		__atomic_fetch_add(&complaints, 1, __ATOMIC_RELAXED);
 }
 

@@ -188,7 +188,7 @@ static void files_that_are_no_images_are_refused(void **state)
 		{ "soft:vram:1M?image=.", ". is a directory", -EISDIR },
 		{ "soft:vram:1M?image=/dev/zero", "neither a regular file", -EINVAL },
 		{ "soft:vram:1M?image=fifo.image", "neither a regular file", -EINVAL },
-		{ "soft:vram:1M?image=" FILE_NAME, "and the drive 1048576; use soft:vram:2M or more", -EFBIG },
+		{ "soft:vram:1M?image=" FILE_NAME, "and the drive 1048576. Use soft:vram:2M or more", -EFBIG },
 		{ "soft:ram:1M?image=" FILE_NAME, "image", -EINVAL },
 	};
 	struct gpunvme_dev *dev;

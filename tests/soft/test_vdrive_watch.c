@@ -71,7 +71,7 @@ static void on_log(void *ctx, enum gpunvme_log_level level, const char *line)
 {
 	(void)ctx;
 	starved += level == GPUNVME_LOG_ERROR && strstr(line, "no multiprocessor for 100 ms") && strstr(line, "its 2 blocks");
-	slow += level == GPUNVME_LOG_WARN && strstr(line, "does not keep the times");
+	slow += level == GPUNVME_LOG_WARN && strstr(line, "is too slow for the configured times");
 }
 
 /* Two workers: the queue is the first one's. */

@@ -27,12 +27,12 @@ struct turn {
 	struct gnv_vd_work *work;
 	struct gnv_vd_sq *sq;
 	struct gnv_vd_cq *cq;
-	struct gnv_vd_sq_state s; /* the same in all lanes, which change it in the same way; put_back() stores it */
+	struct gnv_vd_sq_state s; /* the same in all lanes, which change it in the same way. put_back() stores it */
 	struct gnv_vd_cq_state c;
 	uint64_t now, looked;
 	uint64_t took; /* when it looked for parked commands that are due */
 	uint64_t hook;
-	uint32_t due; /* commands of the batch that were parked; they are its first ones */
+	uint32_t due; /* commands of the batch that were parked, which are its first ones */
 	uint32_t n;
 	bool closing;
 };
@@ -106,7 +106,7 @@ static inline void put_entry(const struct turn *t, const struct gnv_soft_cmd *cm
 /*
  * One lane. Return: the command has ended and its completion is due. For a new one that is by the time that take_due() used:
  * by a later one it could complete before parked ones that are also due. A parked one was taken early, and one that a fault had
- * stalled has a new time since, for which nobody waits.
+ * stalled has a new time since, which is in the future.
  */
 static inline bool is_due(const struct turn *t, uint32_t i)
 {

@@ -5,7 +5,7 @@
 
 #include "vdrive/kernel/reach.h"
 
-/* What becomes of a command, as gnv_soft_fault_judge() says it. */
+/* The action on a command, by gnv_soft_fault_judge(). */
 struct fate {
 	enum gnv_soft_verdict verdict;
 	uint32_t number;
@@ -50,7 +50,7 @@ static inline struct fate judge(struct gnv_soft_rules *rules, const struct gnv_s
 
 /*
  * Collective: the faults of the commands that have begun. @hook: a test's function that judges in place of the rules.
- * @next: GNV_SOFT_STEP if the lane has such a command. Return: what is next for it.
+ * @next: GNV_SOFT_STEP if the lane has such a command. Return: its next step.
  */
 static VD_RARE enum gnv_soft_next meet_faults(uint64_t hook, struct gnv_soft_rules *rules, struct gnv_soft_cmd *cmd,
 					      enum gnv_soft_next next)

@@ -7,7 +7,7 @@
 
 #define VEC sizeof(struct vd_vec)
 #define DEEP 8u /* loads of a lane in flight */
-#define DEALLOCATE_MAX (32u << 20) /* bytes of one command; its other blocks stay allocated, as the command is a hint */
+#define DEALLOCATE_MAX (32u << 20) /* bytes of one command. Its other blocks stay allocated, as the command is a hint */
 
 static void *at_vec(uint64_t at, uint64_t i)
 {

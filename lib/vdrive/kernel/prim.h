@@ -11,15 +11,15 @@
  *	vd_meet()	collective: a barrier. Each lane then sees what the others stored before
  *	vd_first(), vd_first64()	collective: the value of lane 0
  *	vd_any()	collective: true if the value of any lane is true
- *	vd_rank()	collective: number of lanes before this one whose value is true; @all: number of all such lanes
+ *	vd_rank()	collective: number of lanes before this one whose value is true. @all: number of all such lanes
  *	vd_look()	collective: load words that other processors write, with all loads in flight together. They are ordered
  *			before each later access of any lane
  *	vd_add64()	collective: add the values of all lanes to a sum in memory
  *	vd_get32(), vd_get64(), vd_put64()	load and store words that other processors use too
  *	vd_acquire64()	the same load, ordered before each later access of this lane
  *	vd_load(), vd_store(), vd_load8()	load and store data
- *	vd_fence()	order what this lane did, and what other lanes did before it met them, before all that this lane does
- *			next, for every processor and device
+ *	vd_fence()	order accesses of this lane, and those of other lanes before it met them, before all accesses of this lane
+ *			after the fence, for every processor and device
  *	vd_now()	the time in nanoseconds
  *	vd_rest()	pause after @idle passes without work
  */
@@ -62,7 +62,7 @@ static inline uint64_t vd_first64(uint64_t value)
 	return low | (uint64_t)high << 32;
 }
 
-/* Collective: the address of a test's function that judges commands, on CPU threads only; 0: none. */
+/* Collective: the address of a test's function that judges commands, on CPU threads only, or 0. */
 static inline uint64_t vd_hook(const struct gnv_vd *vd)
 {
 #if defined(VD_HOOKS)

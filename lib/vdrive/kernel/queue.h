@@ -99,7 +99,7 @@ static inline void fetch(struct turn *t, uint32_t n)
 	vd_meet();
 }
 
-/* ---- Begin; one lane for each command ---- */
+/* ---- Begin: one lane for each command ---- */
 
 /* One lane: set the time of the completion, as lib/soft/engine does, so that a queue draws the same latencies in both. */
 static void take_time(const struct turn *t, struct gnv_soft_cmd *cmd, uint64_t number)
@@ -263,7 +263,7 @@ static VD_RARE void close_queue(struct turn copy, uint32_t flags)
 			break;
 		for (i = vd_lane(); i < t->n; i += VD_WIDTH) {
 			cmd = &t->work->cmd[i];
-			if (cmd->post_at == UINT64_MAX || cmd->stalled) { /* it never began; other commands keep their status */
+			if (cmd->post_at == UINT64_MAX || cmd->stalled) { /* it never began. Other commands keep their status */
 				cmd->status = GPUNVME_SC_ABORT_SQ_DELETED;
 				cmd->counted = false;
 			}

@@ -11,7 +11,7 @@
 /* The last placed region that begins at or below the address. */
 static const struct gnv_vd_region *placed_region(const struct gnv_vd *vd, uint64_t iova)
 {
-	const uint64_t placed = vd_acquire64(&vd->placed); /* before the list; publish_placed() (regions.c) writes it after the list */
+	const uint64_t placed = vd_acquire64(&vd->placed); /* before the list. publish_placed() (regions.c) writes it after the list */
 	const struct gnv_vd_placed *place = &vd->place[placed >> 32];
 	uint32_t low = 0, high = (uint32_t)placed, middle;
 
@@ -32,7 +32,7 @@ static const struct gnv_vd_region *region_of(const struct gnv_vd *vd, uint64_t i
 	return slot < GNV_VD_REGIONS ? &vd->region[slot] : placed_region(vd, iova);
 }
 
-/* Return: the address at which this processor accesses all of [address, address + len); 0: there is none. */
+/* Return: the address at which this processor accesses all of [address, address + len), or 0. */
 static uint64_t reach(const struct gnv_vd *vd, uint64_t address, uint64_t len, uint64_t *flags)
 {
 	const uint64_t iova = gnv_soft_address(&vd->view.io, address);
@@ -41,7 +41,7 @@ static uint64_t reach(const struct gnv_vd *vd, uint64_t address, uint64_t len, u
 
 	if (!region)
 		return 0;
-	has = vd_acquire64(&region->len); /* loaded before the rest; enter() of regions.c writes it after the rest */
+	has = vd_acquire64(&region->len); /* loaded before the rest. enter() of regions.c writes it after the rest */
 	begins = vd_get64(&region->iova);
 	*flags = vd_get64(&region->flags);
 	if (iova < begins || !gnv_within(iova - begins, len, has))
