@@ -69,6 +69,147 @@ static void test_lanes_read(void **state)
 	good(gpunvme_mem_free(mem));
 }
 
+/* Lists of a file on a stream of CPU threads. */
+static struct {
+	struct gpunvme_queue *qp;
+	struct gpunvme_mem *mem;
+	struct gpunvme_dq dq;
+	struct gpunvme_dbuf dbuf;
+	struct gpunvme_dfile view;
+	struct gpunvme_stream *stream;
+	struct gpunvme_transfer *list;
+	uint8_t *bytes;
+} s;
+
+#define LISTS 32768u /* offset of the list in the buffer, 4 KiB before which are bounce blocks */
+
+static void begin_stream(struct gpunvme_file *file)
+{
+	const struct gpunvme_view writable = { sizeof(writable), GPUNVME_VIEW_WRITE, 0, 0, 0 };
+
+	good(gpunvme_queue_create(dev, gpu, NULL, &s.qp));
+	good(gpunvme_queue_view(s.qp, &writable, &s.dq));
+	good(gpunvme_mem_alloc(gpu, 65536, NULL, &s.mem));
+	good(gpunvme_mem_map(s.mem, dev));
+	good(gpunvme_mem_dbuf(s.mem, dev, &s.dbuf));
+	good(gpunvme_file_view(file, gpu, &s.view));
+	good(gpunvme_stream_create(gpu, &s.stream));
+	s.bytes = gpunvme_mem_ptr(s.mem);
+	s.list = (struct gpunvme_transfer *)(void *)(s.bytes + LISTS);
+}
+
+static void end_stream(void)
+{
+	good(gpunvme_stream_destroy(s.stream));
+	good(gpunvme_queue_destroy(s.qp));
+	good(gpunvme_mem_free(s.mem));
+}
+
+/* All of the file as four transfers, or @flags to write its first block. */
+static void enqueue(uint32_t flags)
+{
+	struct gpunvme_run run = GPUNVME_RUN_INIT;
+	uint32_t i;
+
+	for (i = 0; i < 4; i++)
+		s.list[i] = (struct gpunvme_transfer){ i * 5000, i * 5000, 5000, 0, 0, -EAGAIN };
+	if (flags)
+		s.list[0] = (struct gpunvme_transfer){ 0, 0, 4096, flags, 0, -EAGAIN };
+	run.dq = &s.dq;
+	run.dbuf = &s.dbuf;
+	run.file = &s.view;
+	run.bounce = LISTS - 4096;
+	run.bounce_len = 4096;
+	run.list = s.dbuf.base + LISTS;
+	run.count = flags ? 1 : 4;
+	good(gpunvme_run_on_stream(gpu, s.stream, &run));
+}
+
+/* Does a program that asks for the results and then for the file take what was read for data? Then it must be. */
+static bool has_read(const struct gpunvme_file *file)
+{
+	uint32_t i;
+
+	good(gpunvme_stream_wait(s.stream));
+	for (i = 0; i < 4; i++)
+		if (s.list[i].result != 5000)
+			return false;
+	if (gpunvme_file_check(file, 0, 1))
+		return false;
+	for (i = 0; i < BYTES; i++)
+		assert_int_equal(s.bytes[i], byte_at(i));
+	return true;
+}
+
+/*
+ * A file that changes while lists of it are enqueued, which are of its old blocks: one error, that of the check after the stream.
+ * Opened again, it is read.
+ */
+static void test_changes_under_a_stream(void **state)
+{
+	struct gpunvme_file *file = live(), *again;
+
+	(void)state;
+	begin_stream(file);
+	enqueue(0);
+	assert_true(has_read(file));
+	enqueue(0);
+	k.second = 3 << 20; /* others have the old blocks from now on */
+	assert_false(has_read(file));
+	says(gpunvme_file_check(file, 0, 1), -ESTALE, "its blocks lie elsewhere");
+	enqueue(0); /* nothing refuses the table, so its check does, each time */
+	assert_false(has_read(file));
+	k.second = 2 << 20;
+	assert_int_equal(truncate(path, BYTES - 1), 0);
+	enqueue(0);
+	assert_false(has_read(file));
+	says(gpunvme_file_check(file, 0, 1), -ESTALE, "it had 20000 bytes, and has 19999");
+	assert_int_equal(truncate(path, BYTES), 0);
+	again = live();
+	good(gpunvme_file_view(again, gpu, &s.view));
+	enqueue(0);
+	assert_true(has_read(again));
+	end_stream();
+	good(gpunvme_file_close(file));
+	good(gpunvme_file_close(again));
+}
+
+/* A lease that somebody breaks while a list writes: the check and the end of the lease say so. Without one nothing is written. */
+static void test_lease_under_a_stream(void **state)
+{
+	struct gpunvme_file *file = live();
+
+	(void)state;
+	begin_stream(file);
+	enqueue(GPUNVME_TRANSFER_WRITE);
+	good(gpunvme_stream_wait(s.stream));
+	assert_int_equal(s.list[0].result, -EROFS);
+	good(gpunvme_file_lease(file));
+	good(gpunvme_file_view(file, gpu, &s.view));
+	for (uint32_t i = 0; i < 4096; i++)
+		s.bytes[i] = byte_at(i);
+	enqueue(GPUNVME_TRANSFER_WRITE);
+	good(gpunvme_stream_wait(s.stream));
+	assert_int_equal(s.list[0].result, 4096);
+	good(gpunvme_file_check(file, 0, 1));
+	enqueue(GPUNVME_TRANSFER_WRITE);
+	k.broken = true;
+	good(gpunvme_stream_wait(s.stream));
+	says(gpunvme_file_check(file, 0, 1), -ESTALE, "opens it for writing");
+	enqueue(0);
+	assert_false(has_read(file));
+	k.broken = false;
+	k.flags = 0; /* by root */
+	enqueue(0);
+	assert_false(has_read(file));
+	good(gpunvme_file_unlease(file));
+	enqueue(0);
+	assert_false(has_read(file)); /* what it is now, nobody has looked at */
+	end_stream();
+	good(gpunvme_file_close(file));
+	untouched();
+}
+
 static void test_changes(void **state)
 {
 	struct gpunvme_file *file = live();
@@ -429,6 +570,7 @@ int main(void)
 		cmocka_unit_test_setup(test_broken, begin),	cmocka_unit_test_setup(test_not_opened, begin),
 		cmocka_unit_test_setup(test_without_proc, begin),
 		cmocka_unit_test_setup(test_caches, begin),
+		cmocka_unit_test_setup(test_changes_under_a_stream, begin), cmocka_unit_test_setup(test_lease_under_a_stream, begin),
 	};
 
 	return cmocka_run_group_tests_name("live", tests, setup, teardown);

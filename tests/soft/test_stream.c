@@ -225,6 +225,36 @@ static void lists_are_read_when_the_stream_gets_there(void **state)
 	end();
 }
 
+/* What follows in the stream sees results: a second list writes those of the first to the drive. */
+static void results_are_seen_by_what_follows(void **state)
+{
+	const struct gpunvme_transfer *seen;
+	struct gpunvme_run own;
+
+	(void)state;
+	begin("cpu", "", 0);
+	set(0, 5 * BLOCK, 0, 3 * BLOCK, 0);
+	set(1, 0, 0, 7, 0);
+	set(64, 1000 * BLOCK, 0, BLOCK, GPUNVME_TRANSFER_WRITE);
+	set(65, 1000 * BLOCK, HALF, BLOCK, 0);
+	own = t.run;
+	own.list += 64 * sizeof(*seen);
+	own.dbuf = &t.aux_dbuf;
+	own.count = 1;
+	good(enqueue(2, 0));
+	good(gpunvme_run_on_stream(t.gpu, t.stream, &own));
+	own.list += sizeof(*seen);
+	own.dbuf = &t.dbuf;
+	good(gpunvme_run_on_stream(t.gpu, t.stream, &own));
+	streams_wait(&t.streams, t.stream);
+	seen = (const struct gpunvme_transfer *)(const void *)(t.data + HALF);
+	assert_int_equal(item(65)->result, BLOCK);
+	assert_int_equal(seen[0].result, 3 * BLOCK);
+	assert_int_equal(seen[0].status, 0);
+	assert_int_equal(seen[1].result, -EINVAL);
+	end();
+}
+
 /* Each of many lists copies a block from place to place, on the drive and in the buffer: the last has the first one's bytes. */
 static void thousands_run_in_order(void **state)
 {
@@ -286,17 +316,18 @@ static void failures(const char *cpu, bool stop)
 		item(11)->flags = 2;
 		item(13)->flags = GPUNVME_FUA;
 		item(15)->offset++;
+		item(19)->offset = ~0ull << 9;
 	}
 	run(count, stop ? GPUNVME_RUN_STOP : 0);
 	assert_int_equal(item(bad)->result, -EIO);
 	assert_int_equal(item(bad)->status & GPUNVME_ST_CODE, 0x281);
 	for (i = 0; i < count; i++) {
-		const bool other = !stop && i % 2 && i < 16;
+		const bool other = !stop && ((i % 2 && i < 16) || i == 19);
 
 		if (i == bad)
 			continue;
 		if (other)
-			assert_int_equal(item(i)->result, i == 1 || i == 3 || i == 5 ? -ERANGE : -EINVAL);
+			assert_int_equal(item(i)->result, i == 1 || i == 3 || i == 5 || i == 19 ? -ERANGE : -EINVAL);
 		else if (stop && i > bad)
 			assert_int_equal(item(i)->result, -ECANCELED);
 		else
@@ -795,16 +826,16 @@ static void volumes_move_data(void **state)
 	move_volume("cpu:4");
 }
 
-/* Of @count drives, with @queues pairs on each. */
-static void begin_volume(const char *cpu, struct gpunvme_dev **devs, uint32_t count, uint32_t queues, struct gpunvme_queue **vol,
-			 struct gpunvme_dvol *dvol)
+/* Of @count drives, the first with @keys, and @queues pairs on each. */
+static void begin_volume(const char *cpu, const char *keys, uint32_t timeout_ms, struct gpunvme_dev **devs, uint32_t count,
+			 uint32_t queues, struct gpunvme_queue **vol, struct gpunvme_dvol *dvol)
 {
-	const struct gpunvme_queue_opts opts = { sizeof(opts), GPUNVME_QUEUE_STATS, 0, 0, queues, 16, 0 };
+	const struct gpunvme_queue_opts opts = { sizeof(opts), GPUNVME_QUEUE_STATS, 0, timeout_ms, queues, 16, 0 };
 	const struct gpunvme_landing_opts few = { sizeof(few), GPUNVME_LANDING_ALWAYS, 3 };
 	struct gpunvme_view view = GPUNVME_VIEW_INIT;
 	uint32_t m;
 
-	begin(cpu, "", 0);
+	begin(cpu, keys, 0);
 	devs[0] = t.dev;
 	for (m = 1; m < count; m++)
 		good(gpunvme_dev_open("soft:ram:8M", NULL, &devs[m]));
@@ -841,7 +872,7 @@ static void land_volume(const char *cpu, uint32_t count, uint32_t queues)
 	uint64_t at = HALF;
 	uint32_t i, n;
 
-	begin_volume(cpu, devs, count, queues, &vol, &dvol);
+	begin_volume(cpu, "", 0, devs, count, queues, &vol, &dvol);
 	memcpy(t.data + 1, disk, HALF - 1);
 	for (i = 0; i < 8; i++)
 		set(i, 3 * BLOCK + i * part, i * part, i < 7 ? part : part - BLOCK, GPUNVME_TRANSFER_WRITE);
@@ -890,7 +921,7 @@ static void parts_use_all_pairs(void **state)
 	uint32_t i;
 
 	(void)state;
-	begin_volume("cpu:4", devs, 1, 4, &vol, &dvol);
+	begin_volume("cpu:4", "", 0, devs, 1, 4, &vol, &dvol);
 	good(gpunvme_queue_get_info(vol, &info));
 	before = info.submitted;
 	for (i = 0; i < 16; i++)
@@ -906,6 +937,7 @@ static void parts_use_all_pairs(void **state)
 
 #define FAULTS 100000u
 #define PIECE 4096u
+#define PART (64u << 10)
 #define FIRST (2u << 20) /* what opening reads is before */
 
 /* The slot of a failed read has bytes of an earlier transfer, which its target must not get. */
@@ -915,22 +947,25 @@ static void assert_untouched(const unsigned char *bytes, size_t len)
 	assert_memory_equal(bytes, bytes + 1, len - 1);
 }
 
+/* Bytes that reads find from @first on. */
+struct place {
+	uint64_t first, len;
+	const uint8_t *bytes;
+};
+
 /*
- * A hundred thousand reads that fail, among others that do not. What is reported as read is the drive's data, all of it, and what is
- * not has an error. The number of lists bounds the test, not a time. The mock driver, whose lanes take turns, gets a few.
+ * Reads that fail, among others that do not. What is reported as read is the drive's data, all of it, and what is not has an error.
+ * The number of lists bounds the test, not a time. The mock driver, whose lanes take turns, gets a few.
  */
-static void fail_reads(uint64_t lands)
+static void fail_reads(struct place from, uint32_t most, uint64_t lands)
 {
-	const uint32_t faults = is_mock() ? FAULTS / 500 : FAULTS, count = is_mock() ? 128 : 1024;
+	const uint32_t faults = is_mock() ? most / 500 : most, count = is_mock() ? 128 : 1024, pieces = (uint32_t)(from.len / PIECE);
 	uint32_t i, round, failed = 0, moved = 0;
 
-	begin("cpu", "?fault=io-error:5:op=read:lba=4096-16383:p=0.6,status:0x281:op=read:lba=4096-16383:p=0.5,seed:3", 0);
-	if (lands)
-		begin_landing(8);
-	for (round = 0; failed < faults && round < 2 * faults / count; round++) {
+	for (round = 0; failed < faults && round < 8 * faults / count; round++) {
 		memset(t.data, POISON, count * PIECE + lands);
 		for (i = 0; i < count; i++)
-			set(i, FIRST + (i * 7 + round) % 1024 * PIECE, i * PIECE, i % 3 ? PIECE : BLOCK, 0);
+			set(i, from.first + (i * 7 + round) % pieces * PIECE, i * PIECE, i % 3 ? PIECE : BLOCK, 0);
 		run(count, 0);
 		for (i = 0; i < count; i++) {
 			if (item(i)->result != (int64_t)item(i)->len) {
@@ -942,66 +977,231 @@ static void fail_reads(uint64_t lands)
 				continue;
 			}
 			assert_int_equal(item(i)->status, 0);
-			assert_memory_equal(t.data + lands + item(i)->offset, disk + item(i)->pos, item(i)->len);
+			assert_memory_equal(t.data + lands + item(i)->offset, from.bytes + (item(i)->pos - from.first), item(i)->len);
 			moved++;
 		}
 	}
 	print_message("%u reads failed, %u moved data\n", failed, moved);
 	assert_true(failed >= faults);
 	assert_true(moved > failed / 8);
-	if (!lands) {
-		end();
-		return;
-	}
-	assert_int_equal(landing_info().retired, 0); /* the commands completed */
-	end_landing();
 }
+
+#define BAD_READS "?fault=io-error:5:op=read:lba=4096-16383:p=0.6,status:0x281:op=read:lba=4096-16383:p=0.5,seed:3"
+
+static const struct place on_drive = { FIRST, 4u << 20, disk + FIRST };
 
 static void a_failed_read_is_never_data(void **state)
 {
 	(void)state;
-	fail_reads(0);
+	begin("cpu", BAD_READS, 0);
+	fail_reads(on_drive, FAULTS, 0);
+	end();
 }
 
 static void a_failed_read_never_lands(void **state)
 {
 	(void)state;
-	fail_reads(1);
+	begin("cpu", BAD_READS, 0);
+	begin_landing(8);
+	fail_reads(on_drive, FAULTS, 1);
+	assert_int_equal(landing_info().retired, 0); /* the commands completed */
+	end_landing();
+}
+
+/* Of a file in pieces, first into the buffer, then by its pointer. */
+static void a_failed_read_of_a_file_is_never_data(void **state)
+{
+	struct gpunvme_dfile file;
+	const struct place all = { 0, EXTENTS * RUN * BLOCK, want };
+	uint32_t i;
+
+	(void)state;
+	begin("cpu", BAD_READS, 0);
+	file = make_file();
+	file.bytes = all.len;
+	for (i = 0; i < file.extents; i++) {
+		struct gpunvme_dextent *x = &t.aux->extent[i];
+
+		x->lba += 8192;
+		memcpy(want + x->pos * BLOCK, disk + x->lba * BLOCK, x->nblocks * BLOCK);
+	}
+	t.run.file = &file;
+	fail_reads(all, FAULTS / 5, 0);
+	begin_landing(8);
+	fail_reads(all, FAULTS / 5, 1);
+	assert_int_equal(landing_info().retired, 0);
+	end_landing();
+}
+
+/* Of a volume, one of whose drives fails. */
+static void a_failed_read_of_a_volume_is_never_data(void **state)
+{
+	const uint32_t parts = is_mock() ? 4 : 64;
+	const struct place some = { DISK, parts * PART, disk };
+	struct gpunvme_dev *devs[2];
+	struct gpunvme_dvbuf dvbuf;
+	struct gpunvme_queue *vol;
+	struct gpunvme_dvol dvol;
+	uint32_t i;
+
+	(void)state;
+	begin_volume("cpu", BAD_READS, 0, devs, 2, 2, &vol, &dvol);
+	memcpy(t.data + 1, disk, some.len);
+	for (i = 0; i < parts; i++)
+		set(i, DISK + i * PART, i * PART, PART, GPUNVME_TRANSFER_WRITE);
+	run(parts, 0);
+	for (i = 0; i < parts; i++)
+		assert_int_equal(item(i)->result, PART);
+	fail_reads(some, FAULTS / 5, 1);
+	good(gpunvme_mem_map_queue(t.mem, vol, &dvbuf));
+	t.run.target = NULL;
+	t.run.vbuf = &dvbuf;
+	fail_reads(some, FAULTS / 5, 0);
+	t.run.vbuf = NULL;
+	good(gpunvme_mem_unmap_queue(t.mem, vol));
+	assert_int_equal(landing_info().retired, 0);
+	end_volume(devs, 2, vol);
 }
 
 /* In the midst of a list: it ends, and so does the next one; what was reported as read was. */
-static void die(const char *fault)
+static void end_of_drive(uint64_t lands)
 {
 	uint32_t i, moved = 0;
-	char keys[96];
 
-	snprintf(keys, sizeof(keys), "?fault=%s:op=read:lba=9000", fault);
-	begin("cpu", keys, 5000);
 	for (i = 0; i < 600; i++)
 		set(i, FIRST + i % 512 * 8 * BLOCK + (i == 300 ? (9000 - 4096 - 300 * 8) * BLOCK : 0), i * 8 * BLOCK, 8 * BLOCK, 0);
 	run(600, 0);
 	for (i = 0; i < 600; i++) {
 		if (item(i)->result == 8 * BLOCK) {
-			assert_memory_equal(t.data + item(i)->offset, disk + item(i)->pos, 8 * BLOCK);
+			assert_memory_equal(t.data + lands + item(i)->offset, disk + item(i)->pos, 8 * BLOCK);
 			moved++;
 			continue;
 		}
-		assert_true(item(i)->result == -ETIMEDOUT || item(i)->result == -ENODEV || item(i)->result == -ESHUTDOWN);
+		assert_true(item(i)->result == -ETIMEDOUT || item(i)->result == -ENODEV || item(i)->result == -ESHUTDOWN ||
+			    (lands && item(i)->result == -EBUSY));
+		if (lands)
+			assert_untouched(t.data + lands + item(i)->offset, 8 * BLOCK);
 	}
 	assert_true(item(300)->result < 0);
 	assert_true(moved < 600);
 	run(600, 0);
 	for (i = 0; i < 600; i++)
-		assert_true(item(i)->result == -ESHUTDOWN || item(i)->result == -ENODEV);
+		assert_true(item(i)->result == -ESHUTDOWN || item(i)->result == -ENODEV || (lands && item(i)->result == -EBUSY));
+}
+
+static void die(const char *fault, bool lands)
+{
+	char keys[96];
+
+	snprintf(keys, sizeof(keys), "?fault=%s:op=read:lba=9000", fault);
+	begin("cpu", keys, 5000);
+	if (lands)
+		begin_landing(100);
+	end_of_drive(lands);
+	if (lands) {
+		t.run.target = NULL;
+		good(gpunvme_landing_put(&target));
+		gpunvme_queue_destroy(t.qp);
+		t.qp = NULL;
+		gpunvme_landing_destroy(landing); /* -EBUSY of a controller that does not stop: it stays */
+	}
 	end();
 }
 
 static void a_drive_that_dies_ends_the_list(void **state)
 {
 	(void)state;
-	die("lose");
-	die("cfs");
-	die("ones");
+	die("lose", false);
+	die("cfs", false);
+	die("ones", false);
+}
+
+static void a_drive_that_dies_ends_a_list_that_lands(void **state)
+{
+	(void)state;
+	die("cfs", true);
+}
+
+/* One of two: transfers of the other go on. A transfer that has a part of both fails. */
+static void a_member_that_dies_ends_its_transfers(void **state)
+{
+	struct gpunvme_dev *devs[2];
+	struct gpunvme_queue *vol;
+	struct gpunvme_dvol dvol;
+	uint32_t i, bad;
+
+	(void)state;
+	begin_volume("cpu", "?fault=cfs:op=read:lba=4096", 5000, devs, 2, 1, &vol, &dvol);
+	for (i = 0; i < 8; i++) {
+		memset(t.data + 1 + i * 16 * BLOCK, 0x30 + (int)i, 16 * BLOCK);
+		set(i, DISK / 2 + i * 16 * BLOCK, i * 16 * BLOCK, 16 * BLOCK, GPUNVME_TRANSFER_WRITE);
+	}
+	run(8, 0);
+	memset(t.data, POISON, HALF);
+	set(0, DISK / 2, 0, BLOCK, 0); /* block 4096 of the first */
+	run(1, 0);
+	assert_true(item(0)->result == -ETIMEDOUT || item(0)->result == -ENODEV);
+	for (i = 0; i < 8; i++)
+		set(i, DISK / 2 + i * 16 * BLOCK, i * 16 * BLOCK, (i == 7 ? 17 : 16) * BLOCK, 0);
+	run(8, 0);
+	for (i = 0, bad = 0; i < 8; i++) {
+		const uint8_t *got = t.data + 1 + i * 16 * BLOCK;
+
+		assert_int_equal(item(i)->result > 0, i % 2 && i != 7);
+		if (item(i)->result > 0) {
+			assert_int_equal(got[0], 0x30 + i);
+			assert_memory_equal(got, got + 1, 16 * BLOCK - 1);
+			continue;
+		}
+		assert_true(item(i)->result == -ESHUTDOWN || item(i)->result == -ENODEV);
+		assert_untouched(got, 16 * BLOCK);
+		bad++;
+	}
+	assert_int_equal(bad, 5);
+	t.run.target = NULL;
+	good(gpunvme_landing_put(&target));
+	gpunvme_queue_destroy(vol);
+	gpunvme_landing_destroy(landing);
+	good(gpunvme_dev_close(devs[1]));
+	end();
+}
+
+/* The drive finds no memory there, which is one error. What has other memory is read. */
+static void memory_that_is_freed_meanwhile(void **state)
+{
+	struct gpunvme_mem *late;
+	struct gpunvme_dbuf dbuf;
+	struct gpunvme_run own;
+	uint32_t i, failed = 0;
+
+	(void)state;
+	if (getenv("GPUNVME_TEST_GPU"))
+		skip(); /* freeing waits for the stream there, or is refused: cuda.test_streams */
+	begin("cpu", "?lat_us=10000", 0);
+	good(gpunvme_mem_alloc(t.gpu, HALF, NULL, &late));
+	good(gpunvme_mem_map(late, t.dev));
+	good(gpunvme_mem_dbuf(late, t.dev, &dbuf));
+	for (i = 0; i < 9; i++)
+		set(i, i * BLOCK, i * BLOCK, BLOCK, 0);
+	good(enqueue(1, 0));
+	own = t.run;
+	own.dbuf = &dbuf;
+	own.list += sizeof(struct gpunvme_transfer);
+	own.count = 8;
+	good(gpunvme_run_on_stream(t.gpu, t.stream, &own));
+	good(gpunvme_mem_free(late));
+	streams_wait(&t.streams, t.stream);
+	assert_int_equal(item(0)->result, BLOCK);
+	assert_memory_equal(t.data, disk, BLOCK);
+	for (i = 1; i < 9; i++) {
+		assert_true(item(i)->result == -EIO || item(i)->result == BLOCK); /* the latter if the stream was faster */
+		failed += item(i)->result == -EIO;
+	}
+	print_message("%u of 8 failed\n", failed);
+	set(0, 3 * BLOCK, 0, BLOCK, 0);
+	run(1, 0);
+	assert_memory_equal(t.data, disk + 3 * BLOCK, BLOCK);
+	end();
 }
 
 /* ---- Refusals ---- */
@@ -1193,7 +1393,7 @@ static void volumes_of_others_are_refused(void **state)
 	struct gpunvme_run bad;
 
 	(void)state;
-	begin_volume("cpu", devs, 2, 1, &vol, &dvol);
+	begin_volume("cpu", "", 0, devs, 2, 1, &vol, &dvol);
 	turned[0] = devs[1];
 	turned[1] = devs[0];
 	t.run.count = 1;
@@ -1439,6 +1639,26 @@ static void a_stream_ends_after_its_lists(void **state)
 	end();
 }
 
+static bool streams_are_refused(void)
+{
+	struct gpunvme_stream *stream;
+
+	return gpunvme_run_on_stream(t.gpu, t.stream, &t.run) == -ECHILD && gpunvme_stream_create(t.gpu, &stream) == -ECHILD &&
+	       gpunvme_stream_wait(t.stream) == -ECHILD && gpunvme_stream_destroy(t.stream) == -ECHILD;
+}
+
+static bool landing_is_refused(void)
+{
+	struct gpunvme_landing_info info = { .size = sizeof(info) };
+	struct gpunvme_landing *new;
+	struct gpunvme_target more;
+
+	return gpunvme_landing_create(t.gpu, t.dev, NULL, &new) == -ECHILD && gpunvme_landing_get_info(landing, &info) == -ECHILD &&
+	       gpunvme_landing_create_striped(t.gpu, &t.dev, 1, NULL, &new) == -ECHILD &&
+	       gpunvme_landing_get(landing, t.data, BLOCK, 0, &more) == -ECHILD && gpunvme_landing_put(&target) == -ECHILD &&
+	       gpunvme_landing_destroy(landing) == -ECHILD;
+}
+
 static void a_child_is_refused(void **state)
 {
 	int status;
@@ -1448,22 +1668,17 @@ static void a_child_is_refused(void **state)
 	if (getenv("GPUNVME_TEST_GPU"))
 		skip(); /* no driver of a GPU in a child */
 	begin("cpu", "", 0);
+	begin_landing(1);
 	t.run.count = 1;
 	child = fork();
-	if (!child) {
-		struct gpunvme_stream *stream;
-		const bool all = gpunvme_run_on_stream(t.gpu, t.stream, &t.run) == -ECHILD &&
-				 gpunvme_stream_create(t.gpu, &stream) == -ECHILD && gpunvme_stream_wait(t.stream) == -ECHILD &&
-				 gpunvme_stream_destroy(t.stream) == -ECHILD;
-
-		_exit(all ? 0 : 1);
-	}
+	if (!child)
+		_exit(streams_are_refused() && landing_is_refused() ? 0 : 1);
 	assert_int_equal(waitpid(child, &status, 0), child);
 	assert_int_equal(status, 0);
 	set(0, 0, 0, BLOCK, 0);
 	run(1, 0);
 	assert_int_equal(item(0)->result, BLOCK);
-	end();
+	end_landing();
 }
 
 int main(void)
@@ -1471,6 +1686,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(lists_move_data),
 		cmocka_unit_test(lists_are_read_when_the_stream_gets_there),
+		cmocka_unit_test(results_are_seen_by_what_follows),
 		cmocka_unit_test(thousands_run_in_order),
 		cmocka_unit_test(the_default_stream_works),
 		cmocka_unit_test(each_transfer_has_its_own_result),
@@ -1492,8 +1708,13 @@ int main(void)
 		cmocka_unit_test(volumes_of_others_are_refused),
 		cmocka_unit_test(a_failed_read_is_never_data),
 		cmocka_unit_test(a_failed_read_never_lands),
+		cmocka_unit_test(a_failed_read_of_a_file_is_never_data),
+		cmocka_unit_test(a_failed_read_of_a_volume_is_never_data),
 		cmocka_unit_test(a_drive_that_dies_retires_slots),
 		cmocka_unit_test(a_drive_that_dies_ends_the_list),
+		cmocka_unit_test(a_drive_that_dies_ends_a_list_that_lands),
+		cmocka_unit_test(a_member_that_dies_ends_its_transfers),
+		cmocka_unit_test(memory_that_is_freed_meanwhile),
 		cmocka_unit_test(bad_options_are_refused),
 		cmocka_unit_test(bad_targets_are_refused),
 		cmocka_unit_test(targets_of_others_are_refused),
