@@ -93,6 +93,8 @@ class HostTransfer(Transfer):
 
     def _finish(self) -> None:
         """Give the array what was read, unless any of it failed. The kernel has ended. An interrupted call may be repeated."""
+        if self.told:  # its list may be that of an earlier transfer
+            return
         self._error = self._refusal()
         try:
             for place, at, length in () if self._write or self._error else self._steps:
@@ -118,7 +120,7 @@ class Queue:
 
     def stream(self, drive: Drive) -> Stream:
         """Make a stream."""
-        if self._kind(drive) != lib.GPUNVME_GPU_CPU:
+        if not self.on_cpu(drive):
             raise Error(-errno.EOPNOTSUPP, "a GPU has streams of its own: pass one of CUDA, of HIP or of your framework")
         self._streams.append(Stream(drive._make("stream", lib.gpunvme_stream_create, drive._gpu)))
         return self._streams[-1]
@@ -130,11 +132,15 @@ class Queue:
             self._threads = int(found.kind)
         return self._threads
 
+    def on_cpu(self, drive: Drive) -> bool:
+        """Are its threads those of the CPU?"""
+        return self._kind(drive) == int(lib.GPUNVME_GPU_CPU)
+
     def handle(self, drive: Drive, stream: Any, array: Any) -> int | None:
         """The stream of CUDA or HIP of a transfer. None: a stream of CPU threads."""
-        kind = self._kind(drive)
-        if kind == lib.GPUNVME_GPU_CPU:
+        if self.on_cpu(drive):
             return None
+        kind = self._kind(drive)
         if not self._cuda:
             self._cuda = CudaQueue(ordinal_of(drive._spec)) if kind == lib.GPUNVME_GPU_CUDA else HipQueue(0)
         return self._cuda.handle(stream, array)
@@ -169,6 +175,9 @@ class Queue:
         except Exception:  # nothing was enqueued
             self._under_way.remove(new)
             self._free.append(new._area)
+            raise
+        except BaseException:  # Ctrl-C: it was enqueued, or not
+            new.told = True
             raise
         return new
 
@@ -229,12 +238,12 @@ class Queue:
             check(lib.gpunvme_stream_wait(one._handle))
         for transfer in [each for each in self._under_way if each._stream is stream or not stream]:
             transfer._finish()
+            if transfer._error:  # first: Ctrl-C must not lose it
+                self.failed.append(transfer)
             self._under_way.remove(transfer)
             self._free.append(transfer._area)
             transfer._array = transfer._area = transfer._list = None
             transfer._steps, transfer._starts = [], []
-            if transfer._error:
-                self.failed.append(transfer)
         for area in [area for area in self._free if area.size > KEPT]:
             self._drop(area)
 

@@ -34,6 +34,7 @@ class Transfer:
         self._list: Any = None  # struct gpunvme_transfer of each part, as bytes
         self._starts: list[tuple[int, int]] = []  # of each part: offset on the drive, bytes
         self._error: Exception | None = None
+        self.told = False  # the call that began it raised an error, or was interrupted: nothing more is said of it
 
     def __repr__(self) -> str:
         state = "under way" if self._array is not None else "failed" if self._error else "done"

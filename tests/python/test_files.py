@@ -13,6 +13,7 @@ import pytest
 
 import gpunvme
 from gpunvme import _library
+from test_fork import in_child
 
 PATH = f"{os.environ['PATH']}:/sbin:/usr/sbin"
 NAMES = {"plain": 300001, "empty": 0, "deep/\u00fcml\u00e4ut \u2713": 20000, "large": 9 << 20}
@@ -221,6 +222,24 @@ def test_closed_drive(disk):
         file.read(bytearray(1))
     with pytest.raises(ValueError, match="closed"):
         disk.open("plain")
+
+
+def test_child_of_fork(disk, tree):
+    """Each call of the child raises one error, also of a file that the parent opened."""
+    file, array = disk.open("/plain"), bytearray(512)
+    transfer = file.read_async(array, 7)
+
+    def child():
+        found = []
+        for call in (lambda: file.read(bytearray(9)), lambda: file.write(bytes(512)), lambda: file.read_async(bytearray(9)),
+                     lambda: file.write_async(bytes(512)), lambda: file.gather([(0, 9)], bytearray(9)), transfer.wait):
+            with pytest.raises(gpunvme.Error, match="open a drive here") as refused:
+                call()
+            found.append(refused.value.errno)
+        return found, len(file)
+
+    assert in_child(child) == ([errno.ECHILD] * 6, NAMES["plain"])
+    assert transfer.wait() == 512 and array == (tree / "tree/plain").read_bytes()[7:519]
 
 
 def test_takes_paths_and_integers(disk):

@@ -2,6 +2,9 @@
 """Transfers in the background: data, order, errors that nobody waits for, memory."""
 import errno
 import gc
+import os
+import random
+import signal
 import sys
 import threading
 import tracemalloc
@@ -17,6 +20,9 @@ from tensor import Tensor
 
 BAD = 9000  # the block that cannot be read
 AT = BAD * 512
+FAULTS = 10_000
+FIRST = 4096  # block; what opening reads is before
+OFTEN = f"op=read:lba={FIRST}-40959"
 
 
 @pytest.fixture
@@ -328,6 +334,85 @@ def test_drive_that_dies(image, fault):
             with pytest.raises(gpunvme.Error):
                 transfer.wait()
             assert (array == 7).all()
+
+
+def test_no_wrong_byte_with_success(image, content):
+    """Reads fail at random. Each has all its bytes, or an error and nothing."""
+    source, size, failed, moved = random.Random(7), 3000, 0, 0
+    arrays = [numpy.empty(size, numpy.uint8) for _ in range(200)]
+    with gpunvme.Drive(f"soft:{image}?fault=io-error:5:{OFTEN}:p=0.6,status:0x281:{OFTEN}:p=0.5") as drive:
+        drive._queue.look = lambda: None  # each is waited for
+        while failed < FAULTS and moved < FAULTS:
+            places = [source.randrange(512 * FIRST, len(content) - size) for _ in arrays]
+            for array in arrays:
+                array[:] = 7
+            transfers = [drive.read_async(array, at) for array, at in zip(arrays, places)]
+            for array, at, transfer in zip(arrays, places, transfers):
+                try:
+                    assert transfer.wait() == size and (array == content[at:at + size]).all()
+                    moved += 1
+                except gpunvme.Error:
+                    assert (array == 7).all()
+                    failed += 1
+        del drive._queue.look
+    assert failed >= FAULTS and moved > FAULTS / 10
+
+
+def test_interrupted_wait(image, content):
+    """Ctrl-C is raised when the stream has ended. The transfer is what it was."""
+    with gpunvme.Drive(f"soft:{image}?lat_us=20000") as drive:
+        array = bytearray(512)
+        transfer = drive.read_async(array, 3)
+        timer = threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT))
+        with pytest.raises(KeyboardInterrupt):
+            timer.start()
+            while transfer.wait():
+                transfer = drive.read_async(array, 3)
+        timer.join()
+        assert transfer.wait() == 512 and array == content[3:515].tobytes()
+
+
+@pytest.mark.parametrize("kind, step", [(_stream.Queue, "_make_room"), (_stream.Queue, "_take"), (_stream.HostTransfer, "_lay_out"),
+                                        (_stream.HostTransfer, "_begin")])
+@pytest.mark.parametrize("early", [True, False])
+def test_interrupted_call(drive, content, monkeypatch, kind, step, early):
+    """Ctrl-C in the middle of the call that begins a read. Its array gets nothing later, nor what the memory had before."""
+    drive.read_async(bytearray(4096), 8192).wait()
+    array, before = numpy.full(4096, 7, numpy.uint8), getattr(kind, step)
+
+    def interrupt(*args):
+        if not early:
+            before(*args)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(kind, step, interrupt)
+        drive.read_async(array, 9)
+    other = bytearray(4096)
+    assert drive.read_async(other, 10).wait() == 4096 and other == content[10:4106].tobytes()
+    drive.flush()
+    assert (array == 7).all() and not drive._queue._under_way
+
+
+@pytest.mark.parametrize("at", [9, AT])
+def test_interrupted_end(faulty, unseen, content, monkeypatch, at):
+    """Ctrl-C while a transfer is finished: later calls go on, and raise its error."""
+    array, before = bytearray(512), _stream.HostTransfer._finish
+    faulty.read_async(array, at)
+
+    def interrupt(*args):
+        before(*args)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(_stream.HostTransfer, "_finish", interrupt)
+        faulty._queue.drain()
+    unseen.undo()
+    if at == AT:
+        failure(faulty.close)
+    else:
+        faulty.close()
+        assert array == content[9:521].tobytes()
 
 
 def test_refusals(drive, tmp_path):
