@@ -159,8 +159,7 @@ class CudaTransfer(Transfer):
         self.target = ffi.new("struct gpunvme_target *")
         self.event: Any = None
         self.recorded = False
-        self.seen = 0  # results that were looked at (_hip.py)
-        self.told = False  # its error was raised by the call that began it
+        self.seen = 0  # results that are there
         self.broken: Exception | None = None  # the driver's error
 
     def wait(self) -> int:
@@ -182,9 +181,12 @@ class CudaTransfer(Transfer):
 class CudaQueue:
     """The transfers of a drive with threads of an NVIDIA GPU."""
 
+    LOOKS = 16  # at results, between two at the GPU
+
     def __init__(self, ordinal: int):
         self.ordinal = ordinal
         self.driver: Any = self._open()
+        self._looks = 0
         self._under_way: dict[int, collections.deque[CudaTransfer]] = {}  # by stream, which ends them in their order
         self._landing: Any = None
         self._pairs: Pairs | None = None
@@ -313,6 +315,21 @@ class CudaQueue:
         entries = ffi.cast("struct gpunvme_transfer *", self._lists.bytes + start)
         return any(entries[i].result == -errno.EAGAIN for i in range(size // ENTRY))
 
+    def _all(self, transfer: CudaTransfer) -> bool:
+        """Has each entry its result?"""
+        entries = ffi.cast("struct gpunvme_transfer *", transfer._list)
+        while transfer.seen < len(transfer._starts) and entries[transfer.seen].result != -errno.EAGAIN:
+            transfer.seen += 1
+        return transfer.seen == len(transfer._starts)
+
+    def _may_have_ended(self, transfer: CudaTransfer) -> bool:
+        """
+        A look at the results, which is shorter than one at the GPU. They do not come after a kernel that failed, so each LOOKS-th
+        look is at the GPU.
+        """
+        return (self._looks % self.LOOKS == 0 or transfer._array is None or transfer.event is None or transfer.told
+                or not transfer.recorded or self._all(transfer))
+
     def _ended(self, transfer: CudaTransfer) -> bool:
         if transfer.event is None:  # Ctrl-C interrupted _finish()
             return True
@@ -327,10 +344,12 @@ class CudaQueue:
     def collect(self) -> list[CudaTransfer]:
         """Finish the transfers that have ended, and return them."""
         done: list[CudaTransfer] = []
-        if not self._under_way:
+        self._looks += 1
+        lines = [item for item in self._under_way.items() if not item[1] or self._may_have_ended(item[1][0])]
+        if not lines:
             return done
         with self.driver.current():
-            for handle, line in list(self._under_way.items()):
+            for handle, line in lines:
                 while line and (line[0]._array is None or self._ended(line[0])):
                     if line[0]._array is not None:
                         self._finish(line[0])

@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 
 ROCM = 10  # kDLROCM
 NO_EVENT = object()
-LOOKS = 1000  # at the results, between two at the GPU
 REST = 2.0  # seconds
 
 
 class HipQueue(CudaQueue):
     """The transfers of a drive with threads of an AMD GPU. The library knows whether arrays and streams are of that GPU."""
 
+    LOOKS = 1000  # a look at the GPU is a copy
+
     def _open(self) -> Any:
-        self._looks = 0
         self._streams: set[int] = set()  # that had a list
         return None
 
@@ -62,20 +62,14 @@ class HipQueue(CudaQueue):
             return True
         try:
             self._mark(transfer)
-            return transfer.told or self._all(transfer)
+            if transfer.told or self._all(transfer):
+                return True
+            if self._looks % self.LOOKS == 0:  # has the GPU failed?
+                check(lib.gpunvme_landing_get_info(self._landing, sized("gpunvme_landing_info")))
         except Error as error:
             transfer.broken = error
             return True
-
-    def _all(self, transfer: CudaTransfer) -> bool:
-        """Has each entry its result? After a kernel that failed they do not come, and a look at the GPU says that."""
-        entries = ffi.cast("struct gpunvme_transfer *", transfer._list)
-        while transfer.seen < len(transfer._starts) and entries[transfer.seen].result != -errno.EAGAIN:
-            transfer.seen += 1
-        self._looks += 1
-        if self._looks % LOOKS == 0:
-            check(lib.gpunvme_landing_get_info(self._landing, sized("gpunvme_landing_info")))
-        return transfer.seen == len(transfer._starts)
+        return False
 
     def _rest(self) -> None:
         """

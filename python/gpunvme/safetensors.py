@@ -27,6 +27,7 @@ from ._stream import SMALLEST, Transfer
 
 __all__ = ["SafetensorError", "load_file", "safe_open"]
 PART = (16 << 20) - SMALLEST  # of one transfer, which takes 16 MiB with its list and its ends
+GPU_PART = 256 << 20  # on a stream of a GPU, where a transfer takes no memory, and each call takes time
 
 
 class safe_open:
@@ -112,8 +113,10 @@ class safe_open:
 
     def _begin(self, entry: Entry, flat: Any, stream: Any) -> Iterator[Transfer]:
         """Begin to read a whole tensor, in parts."""
-        for at in range(0, len(flat), PART):
-            yield self._opened().read_async(flat[at:at + PART], entry.begin + at, stream)
+        drive = self._opened()._drive
+        part = PART if drive._queue.on_cpu(drive) else GPU_PART
+        for at in range(0, len(flat), part):
+            yield self._opened().read_async(flat[at:at + part], entry.begin + at, stream)
 
     def _gather(self, pieces: Iterable[tuple[int, int]], flat: Any, stream: Any) -> Iterator[Transfer]:
         """Begin to read pieces of the file, as many at once as one transfer takes."""

@@ -637,6 +637,23 @@ def test_driver_refuses(drive, gpu, mock, call, begun):
     assert drive._queue._cuda._rooms._free == [(0, _cuda.LISTS)]
 
 
+def test_looks_at_results_first(drive, gpu):
+    """A look at the GPU takes longer: when all results are there, and now and then, as they do not come after a failure."""
+    transfer, asked = drive.read_async(Array(gpu, 512).tensor), []
+    gpu.wait()
+    result = _cuda.ffi.cast("struct gpunvme_transfer *", transfer._list)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_gpu.Cuda, "passed", lambda *_: bool(asked.append(0)))
+        result.result = -errno.EAGAIN
+        for _ in range(3 * _cuda.CudaQueue.LOOKS):
+            drive._queue.collect()
+        assert len(asked) == 3
+        result.result = 512
+        drive._queue.collect()
+        assert len(asked) == 4
+    assert transfer.wait() == 512
+
+
 def test_end_that_was_not_recorded(drive, gpu, mock):
     """The array is kept until a later call has recorded it."""
     array = Array(gpu, 512)
@@ -692,7 +709,7 @@ def test_stream_that_is_destroyed(drive, gpu, content):
 
 def test_interrupted_wait(gpu, image, content):
     """Ctrl-C ends the wait, not the transfer."""
-    with gpunvme.Drive(f"soft:{image}?lat_us=400000", gpu="cuda:0") as drive:
+    with gpunvme.Drive(f"soft:{image}?lat_us=20000", gpu="cuda:0") as drive:
         array = Array(gpu, 512)
         transfer = drive.read_async(array.tensor, 3)
         timer = threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT))

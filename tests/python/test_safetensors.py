@@ -242,11 +242,12 @@ def test_into_what_the_caller_has(disk, data, torch):
 
 
 @pytest.mark.skipif(not test_cuda.DRIVER, reason="GPUNVME_TEST_CUDA names no driver")
-@pytest.mark.parametrize("part", [safetensors.PART, 300000])
+@pytest.mark.parametrize("part", [safetensors.GPU_PART, 300000])
 def test_reads_on_a_stream_of_cuda(image, data, torch, monkeypatch, part):
     """Threads of the GPU read, in the order of a stream, by a mock of the driver."""
     monkeypatch.setenv("GPUNVME_CUDA_LIBRARY", test_cuda.DRIVER)
-    monkeypatch.setattr(safetensors, "PART", part)
+    monkeypatch.setattr(safetensors, "PART", 300000)
+    monkeypatch.setattr(safetensors, "GPU_PART", part)
     if test_cuda.MOCK:
         monkeypatch.setattr(test_cuda._cuda, "WAVES", 1)
         monkeypatch.setattr(test_cuda._cuda, "SLOTS", 2)
