@@ -215,6 +215,14 @@ GPUNVME_API int gpunvme_landing_get_info(struct gpunvme_landing *landing, struct
 	return gnv_info_copy(info, &known, gpunvme_landing_info);
 }
 
+/* A controller on threads would copy memory that they have no address of, command by command. Kernels that land do it faster. */
+static bool is_copied(const struct gpunvme_landing *l, const struct gpunvme_mem *mem)
+{
+	const struct gnv_port *port = l->dev[0]->nvme.port;
+
+	return !mem->cpu && port->space->copies && !port->far_rings;
+}
+
 /* Return: 0; -EOPNOTSUPP or -EXDEV it may land. */
 static int go_directly(struct gpunvme_landing *l, void *ptr, size_t len, uint32_t flags, struct gpunvme_target *target)
 {
@@ -229,6 +237,8 @@ static int go_directly(struct gpunvme_landing *l, void *ptr, size_t len, uint32_
 	ret = gpunvme_mem_get(l->gpu, l->dev[0], ptr, len, flags, &target->use);
 	if (ret)
 		return ret;
+	if (is_copied(l, target->use.mem))
+		return gpunvme_mem_put(&target->use), -EOPNOTSUPP;
 	target->way = GPUNVME_TARGET_DIRECT;
 	target->base = target->use.dbuf.base + target->use.offset;
 	return 0;

@@ -182,6 +182,9 @@ int gnv_mapping_add(struct gpunvme_mem *mem, struct gpunvme_dev *dev)
 
 	if (mem->gone)
 		return gnv_fail(-ENODEV, "the device in whose BAR the memory lies was given back to the kernel; free the memory");
+	ret = mem->home ? 0 : gnv_mem_check_space(mem, dev->nvme.port->space); /* before a place is tried out for it */
+	if (ret)
+		return ret;
 	map = calloc(1, sizeof(*map));
 	if (!map)
 		return gnv_fail(-ENOMEM, "out of memory");

@@ -27,6 +27,33 @@ static bool same_alloc(const struct gnv_alloc *a, const struct gnv_alloc *b)
 	return a->base == b->base && a->tag == b->tag;
 }
 
+static uintptr_t first_page(const struct gnv_alloc *alloc, size_t page)
+{
+	return alloc->exact ? gnv_align_up(alloc->base, page) : alloc->base & ~(page - 1);
+}
+
+static uintptr_t last_page(const struct gnv_alloc *alloc, size_t page)
+{
+	const uintptr_t end = alloc->base + alloc->len;
+
+	return alloc->exact ? end & ~(page - 1) : gnv_align_up(end, page);
+}
+
+/* Are all bytes, @to the end, in whole pages of the allocation, where others may have the rest of a page? */
+static int check_pages(const struct gnv_cached *entry, uintptr_t to)
+{
+	const struct gnv_alloc *alloc = &entry->alloc;
+
+	if (!alloc->exact)
+		return 0;
+	if (to > alloc->base + alloc->len)
+		return gnv_fail(-ERANGE, "gpunvme_mem_get: the memory leaves its allocation of %zu bytes", alloc->len);
+	if (entry->from >= alloc->base && entry->to <= alloc->base + alloc->len)
+		return 0;
+	return gnv_fail(-EOPNOTSUPP, "gpunvme_mem_get: other allocations of the GPU may have a part of the first or last page; allocate "
+				     "whole pages of the CPU");
+}
+
 /*
  * Which bytes to map: of an allocation whole parts, as far as they belong to it; of other memory whole pages. What is listed there
  * already becomes part of it, so that neighbours do not drive each other out.
@@ -41,8 +68,8 @@ static void choose_range(struct gnv_cached *entry, uintptr_t from, uintptr_t to)
 	entry->from = from & ~(cache->page - 1);
 	entry->to = gnv_align_up(to, cache->page);
 	if (alloc->len)
-		widen(entry, gnv_max(from & ~(uintptr_t)(PART - 1), alloc->base & ~(cache->page - 1)),
-		      gnv_min(gnv_align_up(to, PART), gnv_align_up(alloc->base + alloc->len, cache->page)));
+		widen(entry, gnv_max(from & ~(uintptr_t)(PART - 1), first_page(alloc, cache->page)),
+		      gnv_min(gnv_align_up(to, PART), last_page(alloc, cache->page)));
 	pthread_mutex_lock(&cache->lock);
 	for (at = entry->from; (other = gnv_mem_cache_overlap(cache, entry->gpu, at, entry->to)); at = other->to) {
 		if (!same_alloc(&other->alloc, alloc))
@@ -55,10 +82,21 @@ static void choose_range(struct gnv_cached *entry, uintptr_t from, uintptr_t to)
 	pthread_mutex_unlock(&cache->lock);
 }
 
+/* The runtime does not know the caller's bytes, but another allocation of the GPU has the begin of their page: they were freed. */
+static bool is_neighbour(const struct gnv_cached *entry, int ret)
+{
+	return !entry->alloc.len && (ret ? ret == -ERANGE || ret == -EXDEV : entry->mem->local);
+}
+
 static int map(struct gnv_cached *entry, struct gpunvme_dev *dev)
 {
 	int ret = gpunvme_mem_register(entry->gpu, (void *)entry->from, entry->to - entry->from, &entry->mem);
 
+	if (is_neighbour(entry, ret)) {
+		if (!ret)
+			gnv_mem_release(entry->mem);
+		return gnv_fail(-EFAULT, "gpunvme_mem_get: the memory was freed, and its page begins in another allocation of the GPU");
+	}
 	if (ret)
 		return ret;
 	ret = gpunvme_mem_map(entry->mem, dev);
@@ -124,7 +162,9 @@ static int fill(struct gnv_cached *entry, struct gpunvme_dev *dev, uintptr_t fro
 
 	entry->kept |= !ret;
 	choose_range(entry, from, to);
-	ret = map(entry, dev);
+	ret = check_pages(entry, to);
+	if (!ret)
+		ret = map(entry, dev);
 	if (ret)
 		goto unwatch;
 	entry->mem->cached = entry;

@@ -94,16 +94,21 @@ static int cuda_mem_alloc(struct gpunvme_gpu *gpu, uint32_t how, size_t len, str
 
 static int cuda_mem_register(struct gpunvme_gpu *gpu, void *ptr, size_t len, struct gnv_gpu_bytes *bytes)
 {
-	(void)len;
-	(void)bytes;
-	if (!gnv_cuda_is_device_memory(cuda_of(gpu), ptr))
-		return -ENOENT;
-	return gnv_fail(-EOPNOTSUPP, "%p is memory of an NVIDIA GPU, which controllers do not reach; use host memory", ptr);
+	uint64_t tag;
+	const int ret = gnv_cuda_user_memory(cuda_of(gpu), ptr, len, &tag);
+
+	if (ret)
+		return ret;
+	*bytes = (struct gnv_gpu_bytes){
+		.lane = (uintptr_t)ptr, .len = len, .page = gnv_sys_page_size(), .dmabuf = -1, .tag = tag
+	};
+	return 0;
 }
 
 static void cuda_mem_free(struct gpunvme_gpu *gpu, struct gnv_gpu_bytes *bytes)
 {
-	gnv_cuda_free(cuda_of(gpu), bytes->lane);
+	if (!bytes->tag)
+		gnv_cuda_free(cuda_of(gpu), bytes->lane);
 }
 
 static int cuda_mem_check(struct gpunvme_gpu *gpu, uint64_t lane, size_t len)

@@ -19,10 +19,21 @@ void gnv_mem_far_fence(const struct gpunvme_mem *mem)
 	settle(mem, mem->len - 1);
 }
 
-/* An address of freed memory must not be followed, not by the runtime either, which would end the process. */
-static int check(const struct gpunvme_mem *mem, uint64_t lane, size_t len)
+bool gnv_mem_is_there(const struct gpunvme_mem *mem)
 {
-	if (!mem->borrowed || !mem->gpu->ops->mem_check(mem->gpu, lane, len))
+	const struct gnv_alloc alloc = { .tag = mem->tag };
+
+	if (!mem->borrowed)
+		return true;
+	if (mem->tag)
+		return mem->gpu->ops->mem_same(mem->gpu, (void *)(uintptr_t)mem->lane, &alloc);
+	return !mem->gpu->ops->mem_check(mem->gpu, mem->lane, mem->len);
+}
+
+/* An address of freed memory must not be followed, not by the runtime either, which would end the process. */
+static int check(const struct gpunvme_mem *mem, uint64_t lane)
+{
+	if (gnv_mem_is_there(mem))
 		return 0;
 	return gnv_fail(-EFAULT, "memory of the GPU at 0x%llx was freed while it was mapped; call gpunvme_mem_free() before",
 			(unsigned long long)lane);
@@ -31,7 +42,7 @@ static int check(const struct gpunvme_mem *mem, uint64_t lane, size_t len)
 int gnv_mem_far_get(const struct gpunvme_mem *mem, size_t offset, void *to, size_t len)
 {
 	uint64_t lane = mem->lane + offset;
-	int ret = check(mem, lane, len);
+	int ret = check(mem, lane);
 
 	if (ret || !mem->cpu)
 		return ret ? ret : mem->gpu->ops->peek(mem->gpu, to, lane, len);
@@ -43,7 +54,7 @@ int gnv_mem_far_get(const struct gpunvme_mem *mem, size_t offset, void *to, size
 int gnv_mem_far_put(const struct gpunvme_mem *mem, size_t offset, const void *from, size_t len)
 {
 	uint64_t lane = mem->lane + offset;
-	int ret = check(mem, lane, len);
+	int ret = check(mem, lane);
 
 	if (ret || !mem->cpu)
 		return ret ? ret : mem->gpu->ops->poke(mem->gpu, lane, from, len);

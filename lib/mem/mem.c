@@ -67,14 +67,20 @@ void gnv_mem_release(struct gpunvme_mem *mem)
 		gnv_gpu_put(gpu);
 }
 
+int gnv_mem_check_space(const struct gpunvme_mem *mem, const struct gnv_space *space)
+{
+	if (mem->cpu || mem->dmabuf >= 0 || space->copies)
+		return 0;
+	return gnv_fail(-EOPNOTSUPP, "%s memory without a CPU address and without a DMA-BUF is reached by no controller on the bus; use "
+				     "memory of the host", mem->ops->kind);
+}
+
 int gnv_mem_map(struct gpunvme_mem *mem, struct gnv_space *space, const struct gnv_log *log, uint64_t *iova)
 {
-	int ret;
+	int ret = gnv_mem_check_space(mem, space);
 
-	if (!mem->cpu && mem->dmabuf < 0 && !space->copies)
-		return gnv_fail(-EOPNOTSUPP, "%s memory without a CPU address and without a DMA-BUF is reached by no controller on the bus; use "
-					     "memory of the host", mem->ops->kind);
-	ret = space->ops->map(space, mem, iova);
+	if (!ret)
+		ret = space->ops->map(space, mem, iova);
 	if (ret != -EOWNERDEAD)
 		return ret;
 	gnv_log(log, GPUNVME_LOG_ERROR, "%zu bytes are leaked: %s", mem->len, gpunvme_errmsg());

@@ -70,6 +70,7 @@ struct gpunvme_mem {
 	bool moves;      /* its driver may move it: memory of a GPU, and of exporters that are not known not to */
 	bool cached_stores; /* local: what lanes store there a controller may find only after gpunvme_gpu_fence() */
 	bool borrowed;   /* local, but its user's, which may free it at any time */
+	uint64_t tag;    /* borrowed: as of struct gnv_gpu_bytes */
 	bool exempt;     /* the library's own, which may lie elsewhere than the data of its GPU on a device */
 	bool locked;     /* mlock succeeded */
 	bool ours;       /* the library's own, got by the public call: it is freed once */
@@ -146,6 +147,9 @@ int gnv_mem_gpu_register(struct gpunvme_gpu *gpu, void *ptr, size_t len, struct 
 int gnv_mem_far_get(const struct gpunvme_mem *mem, size_t offset, void *to, size_t len);
 int gnv_mem_far_put(const struct gpunvme_mem *mem, size_t offset, const void *from, size_t len);
 
+/* Has its user not freed it? Memory of the library is there. */
+bool gnv_mem_is_there(const struct gpunvme_mem *mem);
+
 /* What the CPU stored to its mapping of such memory has arrived there, and what it loads from now on is read there. */
 void gnv_mem_far_fence(const struct gpunvme_mem *mem);
 
@@ -201,6 +205,9 @@ void gnv_mem_lose(struct gpunvme_mem *mem, bool gone);
 
 /* Bytes, object and its reference to the GPU; no device has it mapped. */
 void gnv_mem_release(struct gpunvme_mem *mem);
+
+/* Can controllers of this space have memory of this kind? Return: 0; -EOPNOTSUPP. */
+int gnv_mem_check_space(const struct gpunvme_mem *mem, const struct gnv_space *space);
 
 /*
  * Map it in a space. Where the map fails and a processor keeps the bytes, the log says so, and gnv_mem_release() gives nothing

@@ -53,6 +53,7 @@ static int wrap(struct gpunvme_gpu *gpu, struct mem_gpu *made, int ret, struct g
 	made->mem.moves = true;
 	made->mem.locked = true;
 	made->mem.cached_stores = made->bytes.cached;
+	made->mem.tag = made->bytes.tag;
 	*mem = &made->mem;
 	return 0;
 }

@@ -95,7 +95,8 @@ static int open_exec(struct gnv_vdrive *d)
 {
 	struct gnv_soft *soft = &d->t.soft;
 	const struct gnv_soft_config *config = &soft->config;
-	const struct gnv_vd_wish wish = { .on = config->on, .threads = config->threads, .queues = config->queues };
+	const struct gnv_vd_wish wish = { .on = config->on, .threads = config->threads, .queues = config->queues,
+					  .before_launch = gnv_vdrive_look_at_lent, .ctx = d };
 	size_t len;
 	int ret;
 
@@ -129,6 +130,7 @@ static void init_locks(struct gnv_vdrive *d)
 	pthread_mutex_init(&d->lock, NULL);
 	pthread_mutex_init(&d->epochs, NULL);
 	pthread_mutex_init(&d->collecting, NULL);
+	pthread_mutex_init(&d->lending, NULL);
 }
 
 /* The threads start last, because they use all the rest. After an error free_drive() ends what has started. */
@@ -215,6 +217,7 @@ static void free_drive(struct gnv_soft *soft)
 	pthread_mutex_destroy(&d->lock);
 	pthread_mutex_destroy(&d->epochs);
 	pthread_mutex_destroy(&d->collecting);
+	pthread_mutex_destroy(&d->lending);
 	free(d->order);
 }
 

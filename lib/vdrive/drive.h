@@ -34,6 +34,7 @@ struct gnv_vdrive_region {
 	uint64_t iova, at;
 	void *cookie;
 	bool shown, placed, known;
+	const struct gpunvme_mem *lent; /* memory of a GPU that its user may free. Under the lock `lending` */
 };
 
 /* The last observations of the attendant (watch.c). */
@@ -73,6 +74,10 @@ struct gnv_vdrive {
 	uint64_t switched; /* epoch of the change to it */
 	uint32_t placed;
 	struct gnv_vd_placed *order;
+
+	pthread_mutex_t lending; /* protects what follows. Nothing waits for a launch with it */
+	uint32_t lent[GNV_VD_REGIONS], lents; /* regions of memory that its user may free */
+	uint32_t next_lent; /* to be looked at */
 
 	pthread_t attendant;
 	uint32_t end_attendant; /* atomic */
@@ -131,6 +136,12 @@ int gnv_vdrive_describe(struct gnv_vdrive *d);
 
 int gnv_vdrive_map(struct gnv_soft *soft, const struct gnv_soft_map *map);
 int gnv_vdrive_unmap(struct gnv_soft *soft, const struct gnv_soft_map *map);
+/*
+ * Before each launch, by the thread that makes it: take memory that its user has freed out of the table. The memory of
+ * GNV_VDRIVE_LOOKS regions is looked at, that of the others before the next launches.
+ */
+#define GNV_VDRIVE_LOOKS 256u
+void gnv_vdrive_look_at_lent(void *drive);
 
 /* ---- refuse.c ---- */
 

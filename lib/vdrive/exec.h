@@ -22,6 +22,8 @@ struct gnv_vd_wish {
 	const char *on;	  /* of the URI. NULL: "cpu" */
 	const char *rest; /* the part of on= after the ':', or NULL */
 	uint32_t threads, queues;
+	void (*before_launch)(void *ctx); /* called by a processor that makes launches, and accesses memory of devices */
+	void *ctx;
 };
 
 struct gnv_vd_exec_ops {

@@ -30,6 +30,8 @@ struct exec_cuda {
 	void *stream;
 	struct gnv_vd_args args;
 	uint32_t workers;
+	void (*before_launch)(void *ctx);
+	void *ctx;
 	pthread_t launcher;
 	bool launching;
 	struct gnv_cuda_resident resident;
@@ -96,6 +98,8 @@ static int cuda_open(const struct gnv_vd_wish *wish, const struct gnv_log *log, 
 	}
 	c->exec.ops = &gnv_vd_exec_cuda;
 	c->log = log;
+	c->before_launch = wish->before_launch;
+	c->ctx = wish->ctx;
 	c->workers = *workers = (uint32_t)gnv_min(gnv_min(wish->queues, GNV_VD_WORKERS), room);
 	*exec = &c->exec;
 	return 0;
@@ -188,6 +192,7 @@ static int launch_ahead(struct exec_cuda *c, uint64_t ended)
 	int ret = 0;
 
 	while (!ret && c->launched - ended / c->workers < AHEAD) {
+		c->before_launch(c->ctx);
 		ret = launch(c);
 		__atomic_store_n(&c->launched, c->launched + !ret, __ATOMIC_RELEASE);
 	}

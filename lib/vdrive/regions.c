@@ -5,6 +5,8 @@
 #include <errno.h>
 #include <string.h>
 
+#include "mem/mem.h"
+#include "util/bits.h"
 #include "vdrive/drive.h"
 
 #define UNMAP_MS 1000u /* longest wait for a pass of the kernel. A host that unmaps tries again */
@@ -93,17 +95,84 @@ static int show(struct gnv_vdrive *d, const struct gnv_soft_map *map)
 	return ret;
 }
 
+/* ---- Memory that its user may free: it leaves the table then, as an address leaves an IOMMU ---- */
+
+static int write_len(struct gnv_vdrive *d, unsigned slot, uint64_t len)
+{
+	return gnv_vdrive_poke64(d, at_region(d, slot) + offsetof(struct gnv_vd_region, len), len);
+}
+
+/* Under the lock. */
+static void end_lent(struct gnv_vdrive *d, uint32_t i)
+{
+	d->region[d->lent[i]].lent = NULL;
+	d->lent[i] = d->lent[--d->lents];
+}
+
+/* If the table cannot be written, the next look finds it again. */
+static void look_at_one(struct gnv_vdrive *d, uint32_t i)
+{
+	const struct gpunvme_mem *mem = d->region[d->lent[i]].lent;
+
+	if (gnv_mem_is_there(mem) || write_len(d, d->lent[i], 0))
+		return;
+	gnv_log(d->t.soft.log, GPUNVME_LOG_ERROR,
+		"the drive soft:vram: has lost %zu bytes at 0x%llx: memory of the GPU was freed while it was mapped, and commands for it fail; "
+		"call gpunvme_mem_free() before",
+		mem->len, (unsigned long long)mem->lane);
+	end_lent(d, i);
+}
+
+void gnv_vdrive_look_at_lent(void *drive)
+{
+	struct gnv_vdrive *d = drive;
+	uint32_t left;
+
+	pthread_mutex_lock(&d->lending);
+	for (left = (uint32_t)gnv_min(d->lents, GNV_VDRIVE_LOOKS); left && d->lents; left--) {
+		if (!d->next_lent || d->next_lent > d->lents)
+			d->next_lent = d->lents;
+		look_at_one(d, --d->next_lent);
+	}
+	pthread_mutex_unlock(&d->lending);
+}
+
+/* The region is seen and looked at from now on. */
+static int lend(struct gnv_vdrive *d, const struct gnv_soft_map *map)
+{
+	int ret;
+
+	pthread_mutex_lock(&d->lending);
+	ret = write_len(d, map->slot, map->len);
+	if (!ret && map->far && map->far->borrowed) {
+		d->region[map->slot].lent = map->far;
+		d->lent[d->lents++] = map->slot;
+	}
+	pthread_mutex_unlock(&d->lending);
+	return ret;
+}
+
+static void give_back(struct gnv_vdrive *d, unsigned slot)
+{
+	uint32_t i;
+
+	pthread_mutex_lock(&d->lending);
+	for (i = 0; i < d->lents && d->region[slot].lent; i++)
+		if (d->lent[i] == slot)
+			end_lent(d, i);
+	pthread_mutex_unlock(&d->lending);
+}
+
 /* The length is written last, and makes the region valid. */
 static int enter(struct gnv_vdrive *d, const struct gnv_soft_map *map)
 {
 	struct gnv_vd_region region = { .iova = map->iova,
 					.at = d->region[map->slot].at,
 					.flags = map->inside ? GNV_VD_INSIDE : 0 };
-	const uint64_t at = at_region(d, map->slot);
-	int ret = d->exec->ops->poke(d->exec, at, &region, sizeof(region));
+	int ret = d->exec->ops->poke(d->exec, at_region(d, map->slot), &region, sizeof(region));
 
 	if (!ret)
-		ret = gnv_vdrive_poke64(d, at + offsetof(struct gnv_vd_region, len), map->len);
+		ret = lend(d, map);
 	d->region[map->slot].known = !ret;
 	return ret || !d->region[map->slot].placed ? ret : publish_placed(d, d->t.soft.patience_ms);
 }
@@ -128,7 +197,7 @@ static bool is_over(struct gnv_vdrive *d)
 static int withdraw(struct gnv_vdrive *d, unsigned slot)
 {
 	struct gnv_vdrive_region *region = &d->region[slot];
-	const int ret = gnv_vdrive_poke64(d, at_region(d, slot) + offsetof(struct gnv_vd_region, len), 0);
+	const int ret = write_len(d, slot, 0);
 
 	if (ret)
 		return ret == -ENOTRECOVERABLE ? 0 : -EBUSY;
@@ -146,6 +215,7 @@ int gnv_vdrive_unmap(struct gnv_soft *soft, const struct gnv_soft_map *map)
 
 	if (!region->shown)
 		return 0;
+	give_back(d, map->slot);
 	if (!is_over(d) && withdraw(d, map->slot))
 		return -EBUSY;
 	region->shown = region->known = false;

@@ -115,7 +115,7 @@ class State(ctypes.Structure):
                 ("most", ctypes.c_uint), ("kernel_error", ctypes.c_int), ("devices", ctypes.c_int), ("major", ctypes.c_int),
                 ("minor", ctypes.c_int), ("pools", ctypes.c_int), ("contexts", ctypes.c_int), ("streams", ctypes.c_int),
                 ("modules", ctypes.c_int), ("registrations", ctypes.c_int), ("allocations", ctypes.c_int),
-                ("running", ctypes.c_int), ("events", ctypes.c_int), ("waiting", ctypes.c_int), ("device_memory", ctypes.c_void_p),
+                ("running", ctypes.c_int), ("events", ctypes.c_int), ("waiting", ctypes.c_int), ("foreign_memory", ctypes.c_void_p),
                 ("foreign_stream", ctypes.c_void_p), ("capture", ctypes.c_void_p)]
 
 

@@ -140,12 +140,18 @@ int gnv_cuda_check(struct gnv_cuda *cuda, uint64_t at, size_t len);
 
 /*
  * gnv_cuda_reach() - let kernels of this GPU access memory of any NVIDIA GPU, for as long as the memory exists
- * Memory of another GPU must be of a pool (cuMemAllocAsync), and the two GPUs must have peer access.
+ * Memory of another GPU must be of cuMemAlloc() or of a pool (cuMemAllocAsync), and the two GPUs must have peer access. The library
+ * never takes that back.
  * Return: 0; -ENOENT, -ERANGE as gnv_cuda_check(); -EXDEV this GPU has no access to it; -EIO.
  */
 int gnv_cuda_reach(struct gnv_cuda *cuda, uint64_t at, size_t len);
 
-/* Is this a pointer to memory of a GPU (cuMemAlloc, cudaMalloc)? */
-bool gnv_cuda_is_device_memory(struct gnv_cuda *cuda, const void *ptr);
+/*
+ * gnv_cuda_user_memory() - is this memory of the GPU that the program allocated, in the context of the library's kernels?
+ * @tag: set to the number of the allocation
+ * Return: 0; -ENOENT it is no memory of a GPU; -EXDEV of another GPU or context; -ERANGE it ends after its allocation; -EOPNOTSUPP
+ * of neither cuMemAlloc() nor a pool; -EIO.
+ */
+int gnv_cuda_user_memory(struct gnv_cuda *cuda, const void *ptr, size_t len, uint64_t *tag);
 
 #endif

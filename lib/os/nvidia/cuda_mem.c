@@ -84,30 +84,36 @@ bool gnv_cuda_allocation(struct gnv_cuda *cuda, const void *ptr, struct gnv_allo
 {
 	uint64_t tag = gnv_cuda_tag(cuda, ptr);
 	gnv_cuda_ptr base = 0;
+	unsigned type = 0;
 	size_t len = 0;
 
-	if (!tag || !ask(cuda, ptr, GNV_CUDA_POINTER_BASE, &base) || !ask(cuda, ptr, GNV_CUDA_POINTER_LEN, &len))
+	if (!tag || !ask(cuda, ptr, GNV_CUDA_POINTER_BASE, &base) || !ask(cuda, ptr, GNV_CUDA_POINTER_LEN, &len) ||
+	    !ask(cuda, ptr, GNV_CUDA_POINTER_MEMORY_TYPE, &type))
 		return false;
 	if ((uintptr_t)ptr < base || (uintptr_t)ptr - base >= len)
 		return false; /* known to the GPU by another address than to the CPU */
 	alloc->tag = tag;
+	alloc->exact = type == GNV_CUDA_MEMORY_DEVICE;
 	alloc->base = base;
 	alloc->len = len;
 	return true;
 }
 
-/* @owner: set to the number of the GPU that owns the memory, or to this GPU for host memory */
-static int find(struct gnv_cuda *cuda, uint64_t at, size_t len, int *owner)
+struct found {
+	unsigned type;
+	int owner; /* the number of the GPU that owns the memory, or of this GPU for host memory */
+};
+
+static int find(struct gnv_cuda *cuda, uint64_t at, size_t len, struct found *found)
 {
 	gnv_cuda_ptr base = 0;
 	int error;
-	unsigned type = 0;
 	size_t all = 0;
 
-	*owner = (int)cuda->gpu;
-	error = cuda->api.pointer(&type, GNV_CUDA_POINTER_MEMORY_TYPE, at);
-	if (!error && type == GNV_CUDA_MEMORY_DEVICE)
-		error = cuda->api.pointer(owner, GNV_CUDA_POINTER_ORDINAL, at);
+	*found = (struct found){ .owner = (int)cuda->gpu };
+	error = cuda->api.pointer(&found->type, GNV_CUDA_POINTER_MEMORY_TYPE, at);
+	if (!error && found->type == GNV_CUDA_MEMORY_DEVICE)
+		error = cuda->api.pointer(&found->owner, GNV_CUDA_POINTER_ORDINAL, at);
 	if (!error)
 		error = cuda->api.pointer(&base, GNV_CUDA_POINTER_BASE, at);
 	if (!error)
@@ -121,53 +127,135 @@ static int find(struct gnv_cuda *cuda, uint64_t at, size_t len, int *owner)
 
 int gnv_cuda_check(struct gnv_cuda *cuda, uint64_t at, size_t len)
 {
-	int ret = gnv_cuda_enter(cuda), owner;
+	int ret = gnv_cuda_enter(cuda);
+	struct found found;
 
 	if (ret)
 		return ret;
-	ret = find(cuda, at, len, &owner);
+	ret = find(cuda, at, len, &found);
 	gnv_cuda_leave(cuda);
-	return (!ret || ret == -ERANGE) && owner != (int)cuda->gpu ? -EXDEV : ret;
+	return (!ret || ret == -ERANGE) && found.owner != (int)cuda->gpu ? -EXDEV : ret;
 }
 
-/* Let this GPU access the pool that the memory of another one is of: all of its memory, also what is allocated later. */
-static int open_pool(struct gnv_cuda *cuda, uint64_t at, int owner)
+/* ---- Memory that others have allocated, and memory of other GPUs ---- */
+
+static void *pool_of(struct gnv_cuda *cuda, uint64_t at)
+{
+	void *pool = NULL;
+
+	return cuda->api.pointer(&pool, GNV_CUDA_POINTER_POOL, at) ? NULL : pool;
+}
+
+/* NULL: the driver does not say. The size of its boolean is not documented. */
+static void *context_of(struct gnv_cuda *cuda, uint64_t at)
+{
+	void *context = NULL;
+	uint64_t legacy = 0;
+
+	if (cuda->api.pointer(&legacy, GNV_CUDA_POINTER_LEGACY_IPC, at) || !legacy)
+		return NULL;
+	return cuda->api.pointer(&context, GNV_CUDA_POINTER_CONTEXT, at) ? NULL : context;
+}
+
+/*
+ * Memory of cuMemAlloc() and of pools ends as a whole, and its number with it. Of memory of cuMemMap() the driver reports the
+ * bounds of the addresses, parts of which may not be mapped (CU_POINTER_ATTRIBUTE_RANGE_SIZE), and managed memory moves.
+ */
+static int check_user_memory(struct gnv_cuda *cuda, uint64_t at, size_t len)
+{
+	struct found found;
+	void *context;
+	int ret = find(cuda, at, len, &found);
+
+	if (ret && ret != -ERANGE)
+		return ret;
+	if (found.type != GNV_CUDA_MEMORY_DEVICE)
+		return -ENOENT;
+	if (found.owner != (int)cuda->gpu)
+		return gnv_fail(-EXDEV, "0x%llx is memory of cuda:%d, and not of cuda:%u; register it with the GPU that it is of",
+				(unsigned long long)at, found.owner, cuda->gpu);
+	if (ret)
+		return gnv_fail(ret, "%zu bytes at 0x%llx end after their allocation", len, (unsigned long long)at);
+	if (pool_of(cuda, at))
+		return 0;
+	context = context_of(cuda, at);
+	if (!context)
+		return gnv_fail(-EOPNOTSUPP,
+				"0x%llx is memory of neither cudaMalloc() nor cudaMallocAsync(); of other memory CUDA does not say which "
+				"part is mapped, so no drive takes it",
+				(unsigned long long)at);
+	if (context != cuda->context)
+		return gnv_fail(-EXDEV, "0x%llx is memory of another context than the primary one of cuda:%u, which the library's kernels use",
+				(unsigned long long)at, cuda->gpu);
+	return 0;
+}
+
+int gnv_cuda_user_memory(struct gnv_cuda *cuda, const void *ptr, size_t len, uint64_t *tag)
+{
+	int ret = gnv_cuda_enter(cuda);
+
+	if (ret)
+		return ret;
+	ret = check_user_memory(cuda, (uintptr_t)ptr, len);
+	gnv_cuda_leave(cuda);
+	if (ret)
+		return ret;
+	*tag = gnv_cuda_tag(cuda, ptr);
+	return *tag ? 0 : gnv_fail(-EOPNOTSUPP, "CUDA has no number for the memory at %p, so its end would not be seen", ptr);
+}
+
+/* This GPU may access all memory of the pool or context that memory of another one is of, also what is allocated later. */
+static int open_owner(struct gnv_cuda *cuda, uint64_t at)
 {
 	const struct gnv_cuda_access access = { GNV_CUDA_LOCATION_DEVICE, (int)cuda->gpu, GNV_CUDA_ACCESS_READWRITE };
+	void *pool = pool_of(cuda, at), *context;
+	int error;
+
+	if (pool)
+		return cuda->api.pool_access(pool, &access, 1);
+	context = context_of(cuda, at);
+	if (!context)
+		return GNV_CUDA_NOT_SUPPORTED;
+	error = cuda->api.peer(context, 0);
+	return error == GNV_CUDA_PEER_ENABLED ? 0 : error;
+}
+
+static int open_peer(struct gnv_cuda *cuda, uint64_t at, int owner)
+{
 	int device = 0, can = 0, error = cuda->api.device(&device, owner);
-	void *pool = NULL;
 
 	if (!error)
 		error = cuda->api.can_peer(&can, cuda->device, device);
-	if (!error && !can)
-		return gnv_fail(-EXDEV, "%s, which is cuda:%u, has no peer access to memory of cuda:%d. Use host memory, or the drive on "
-					"cuda:%d", cuda->name, cuda->gpu, owner, owner);
-	if (!error)
-		error = cuda->api.pointer(&pool, GNV_CUDA_POINTER_POOL, at);
-	if (!error && !pool)
-		return gnv_fail(-EXDEV, "cuda:%u reaches memory of cuda:%d only if the library or cudaMallocAsync() has allocated it", cuda->gpu,
-				owner);
-	if (!error)
-		error = cuda->api.pool_access(pool, &access, 1);
-	return error ? gnv_cuda_failed_here(cuda, "access to memory of another GPU", error) : 0;
+	if (error)
+		return gnv_cuda_failed_here(cuda, "cuDeviceCanAccessPeer", error);
+	error = can ? open_owner(cuda, at) : GNV_CUDA_PEER_UNSUPPORTED;
+	switch (error) {
+	case 0:
+		return 0;
+	case GNV_CUDA_PEER_UNSUPPORTED:
+	case GNV_CUDA_TOO_MANY_PEERS:
+		return gnv_fail(-EXDEV,
+				"%s, which is cuda:%u, has no peer access to memory of cuda:%d%s. Use host memory, or the drive on cuda:%d",
+				cuda->name, cuda->gpu, owner, can ? ": it has too many peers" : "", owner);
+	case GNV_CUDA_NOT_SUPPORTED:
+		return gnv_fail(-EXDEV,
+				"cuda:%u reaches memory of cuda:%d only if the library, cudaMalloc() or cudaMallocAsync() has allocated it",
+				cuda->gpu, owner);
+	default:
+		return gnv_cuda_failed_here(cuda, "access to memory of another GPU", error);
+	}
 }
 
 int gnv_cuda_reach(struct gnv_cuda *cuda, uint64_t at, size_t len)
 {
-	int ret = gnv_cuda_enter(cuda), owner;
+	int ret = gnv_cuda_enter(cuda);
+	struct found found;
 
 	if (ret)
 		return ret;
-	ret = find(cuda, at, len, &owner);
-	if (!ret && owner != (int)cuda->gpu)
-		ret = open_pool(cuda, at, owner);
+	ret = find(cuda, at, len, &found);
+	if (!ret && found.owner != (int)cuda->gpu)
+		ret = open_peer(cuda, at, found.owner);
 	gnv_cuda_leave(cuda);
 	return ret;
-}
-
-bool gnv_cuda_is_device_memory(struct gnv_cuda *cuda, const void *ptr)
-{
-	unsigned type = 0;
-
-	return ask(cuda, ptr, GNV_CUDA_POINTER_MEMORY_TYPE, &type) && type == GNV_CUDA_MEMORY_DEVICE;
 }

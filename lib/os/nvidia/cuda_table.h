@@ -46,6 +46,7 @@
 	X(to_device, gnv_cuda_to_device_fn, "cuMemcpyHtoDAsync_v2")								\
 	X(from_device, gnv_cuda_from_device_fn, "cuMemcpyDtoHAsync_v2")								\
 	X(can_peer, gnv_cuda_can_peer_fn, "cuDeviceCanAccessPeer")								\
+	X(peer, gnv_cuda_peer_fn, "cuCtxEnablePeerAccess")									\
 	X(pool_access, gnv_cuda_pool_access_fn, "cuMemPoolSetAccess")								\
 	X(pointer, gnv_cuda_pointer_fn, "cuPointerGetAttribute")
 

@@ -25,22 +25,29 @@ static void forget(void);
 static void replay(void);
 static int have(size_t len);
 static int lost(void);
+static bool is_peer(int from, int of);
 static int thread_mode(void);
-static struct stand_in self = { .devices = 1, .major = 9, .pools = 1, .forget = forget, .have = have, .lost = lost, .replay = replay,
-				.thread_mode = thread_mode, .processors = 132, .groups = 2 };
+static struct stand_in self = { .devices = 1, .major = 9, .pools = 1, .forget = forget, .have = have, .lost = lost, .is_peer = is_peer,
+				.replay = replay, .thread_mode = thread_mode, .processors = 132, .groups = 2 };
 static const char *modules[MODULES]; /* text of each that is loaded; protected by `lock` */
 static _Thread_local int capture_mode = GNV_CUDA_CAPTURE_GLOBAL;
 static struct {
 	int references, sticky; /* atomic */
 	int waited; /* calls that wait for its kernels; protected by `lock` */
+	unsigned peers; /* whose memory of cuMemAlloc() its kernels access, by device (atomic) */
 } primary[DEVICES]; /* contexts */
 static _Thread_local int depth, stack[16]; /* of contexts, by device */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct {
+static struct memory {
 	char *ptr; /* NULL: free */
 	size_t len;
 	int device; /* in whose context */
+	uint64_t id; /* of memory of a GPU: CU_POINTER_ATTRIBUTE_BUFFER_ID */
+	int kind; /* the same */
+	bool gone; /* of cuMemAlloc(): it was freed, and the next one of this length has its address */
 } registered[REGISTRATIONS], allocated[ALLOCATIONS]; /* memory of the host, and of a GPU */
+enum { OF_POOL, OF_ALLOC, OF_MAP }; /* cuMemAllocAsync(), cuMemAlloc(), cuMemMap() */
+static uint64_t last_id;
 
 struct function {
 	const char *name;
@@ -305,6 +312,8 @@ PUBLIC int cuDevicePrimaryCtxRelease_v2(int device)
 	count(&self.contexts, -1);
 	count(&primary[device - 40].references, -1);
 	pthread_mutex_lock(&lock);
+	for (i = 0; i < DEVICES && !primary[device - 40].references; i++)
+		primary[i].peers = i == device - 40 ? 0 : primary[i].peers & ~(1u << (device - 40));
 	for (i = 0; i < REGISTRATIONS && !__atomic_load_n(&primary[device - 40].references, __ATOMIC_ACQUIRE); i++)
 		if (registered[i].ptr && registered[i].device == device - 40) {
 			registered[i].ptr = NULL;
@@ -793,11 +802,9 @@ PUBLIC int cuMemAllocAsync(gnv_cuda_ptr *at, size_t len, void *stream)
 	if (!*at)
 		return GNV_CUDA_OUT_OF_MEMORY;
 	pthread_mutex_lock(&lock);
-	for (i = 0; i < ALLOCATIONS - 1 && allocated[i].ptr; i++)
+	for (i = 0; i < ALLOCATIONS - 1 && (allocated[i].ptr || allocated[i].gone); i++)
 		;
-	allocated[i].ptr = (char *)(uintptr_t)*at;
-	allocated[i].len = len;
-	allocated[i].device = stack[(depth - 1) % 16];
+	allocated[i] = (struct memory){ (char *)(uintptr_t)*at, len, stack[(depth - 1) % 16], ++last_id, OF_POOL, false };
 	pthread_mutex_unlock(&lock);
 	memset((void *)(uintptr_t)*at, 0xa7, len); /* a program that needs zeros asks for them */
 	count(&self.allocations, 1);
@@ -821,6 +828,59 @@ PUBLIC int cuMemFreeAsync(gnv_cuda_ptr at, void *stream)
 	return sticky();
 }
 
+/*
+ * What programs get from cudaMalloc(). "Subsequent allocations do not reuse IDs from previous freed allocations" (CUDA driver API,
+ * CU_POINTER_ATTRIBUTE_BUFFER_ID), but they have the address of one of the same length, as those of the driver often have.
+ */
+PUBLIC int cuMemAlloc_v2(gnv_cuda_ptr *at, size_t len);
+PUBLIC int cuMemAlloc_v2(gnv_cuda_ptr *at, size_t len)
+{
+	void *ptr = NULL;
+	int i;
+
+	ASKED_UNSAFE(true);
+	pthread_mutex_lock(&lock);
+	for (i = 0; i < ALLOCATIONS - 1 && !(allocated[i].gone && allocated[i].len == len); i++)
+		;
+	if (allocated[i].gone && !mprotect((void *)allocated[i].ptr, len, PROT_READ | PROT_WRITE))
+		ptr = allocated[i].ptr;
+	for (i = ptr ? i : 0; !ptr && i < ALLOCATIONS - 1 && allocated[i].ptr; i++)
+		;
+	if (!ptr)
+		ptr = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (ptr != MAP_FAILED)
+		allocated[i] = (struct memory){ ptr, len, stack[(depth - 1) % 16], ++last_id, self.of_map ? OF_MAP : OF_ALLOC, false };
+	pthread_mutex_unlock(&lock);
+	*at = (uintptr_t)ptr;
+	if (ptr == MAP_FAILED)
+		return GNV_CUDA_OUT_OF_MEMORY;
+	memset(ptr, 0xa7, len);
+	count(&self.allocations, 1);
+	return 0;
+}
+
+/*
+ * "May perform implicit synchronization" (CUDA driver API, cuMemFree). An access to it ends the context on a GPU, and here the
+ * program.
+ */
+PUBLIC int cuMemFree_v2(gnv_cuda_ptr at);
+PUBLIC int cuMemFree_v2(gnv_cuda_ptr at)
+{
+	int i;
+
+	ASKED_UNSAFE(true);
+	wait_for_kernels(__func__, stack[(depth - 1) % 16]);
+	pthread_mutex_lock(&lock);
+	for (i = 0; i < ALLOCATIONS - 1 && !(allocated[i].ptr == (char *)(uintptr_t)at && !allocated[i].gone); i++)
+		;
+	if (allocated[i].ptr != (char *)(uintptr_t)at || allocated[i].kind == OF_POOL || mprotect(allocated[i].ptr, allocated[i].len, PROT_NONE))
+		broke("cuMemFree");
+	allocated[i].gone = true;
+	pthread_mutex_unlock(&lock);
+	count(&self.allocations, -1);
+	return 0;
+}
+
 /* Memory of a GPU, or of the host that is registered: all of it in one allocation. */
 static bool is_known(gnv_cuda_ptr at, size_t len)
 {
@@ -830,7 +890,7 @@ static bool is_known(gnv_cuda_ptr at, size_t len)
 
 	pthread_mutex_lock(&lock);
 	for (i = 0; i < ALLOCATIONS && !known; i++)
-		known = allocated[i].ptr && ptr >= allocated[i].ptr && (size_t)(ptr - allocated[i].ptr) <= allocated[i].len &&
+		known = allocated[i].ptr && !allocated[i].gone && ptr >= allocated[i].ptr && (size_t)(ptr - allocated[i].ptr) <= allocated[i].len &&
 			len <= allocated[i].len - (size_t)(ptr - allocated[i].ptr);
 	i = known ? REGISTRATIONS : find(ptr, 1);
 	known |= i < REGISTRATIONS && ptr + len <= registered[i].ptr + registered[i].len;
@@ -903,34 +963,51 @@ PUBLIC int cuMemcpyDtoH_v2(void *to, gnv_cuda_ptr at, size_t len)
  */
 static char pool[DEVICES]; /* the default one of each */
 
-static int find_attribute(void *value, int attribute, gnv_cuda_ptr at)
+static struct memory find_memory(const char *ptr, bool *device)
 {
-	const char *ptr = (const char *)(uintptr_t)at;
-	bool device = false;
-	char *base = NULL;
-	size_t len = 0;
-	int i, ordinal = 0;
+	struct memory found = { 0 };
+	int i;
 
 	pthread_mutex_lock(&lock);
-	for (i = 0; i < ALLOCATIONS && !base; i++)
-		if (allocated[i].ptr && ptr >= allocated[i].ptr && ptr < allocated[i].ptr + allocated[i].len) {
-			base = allocated[i].ptr, len = allocated[i].len, ordinal = allocated[i].device;
-			device = true;
-		}
-	i = base ? REGISTRATIONS : find(ptr, 1);
+	for (i = 0; i < ALLOCATIONS && !found.ptr; i++)
+		if (allocated[i].ptr && !allocated[i].gone && ptr >= allocated[i].ptr && ptr < allocated[i].ptr + allocated[i].len)
+			found = allocated[i];
+	*device = found.ptr;
+	i = found.ptr ? REGISTRATIONS : find(ptr, 1);
 	if (i < REGISTRATIONS)
-		base = registered[i].ptr, len = registered[i].len, ordinal = registered[i].device;
+		found = registered[i];
 	pthread_mutex_unlock(&lock);
-	if (!base || attribute == GNV_CUDA_POINTER_TAG)
+	return found;
+}
+
+/* "Allocated by, mapped by, or registered with a CUcontext" (CU_POINTER_ATTRIBUTE_CONTEXT): memory of a pool is none of a context. */
+static int find_context(const struct memory *memory, bool device, void **context)
+{
+	*context = self.foreign_memory == memory->ptr ? (void *)&self : (void *)&primary[memory->device];
+	return device && memory->kind != OF_ALLOC ? GNV_CUDA_INVALID_VALUE : 0;
+}
+
+static int find_attribute(void *value, int attribute, gnv_cuda_ptr at)
+{
+	bool device;
+	const struct memory found = find_memory((const char *)(uintptr_t)at, &device);
+
+	if (!found.ptr || (attribute == GNV_CUDA_POINTER_TAG && !device))
 		return GNV_CUDA_INVALID_VALUE;
-	if (attribute == GNV_CUDA_POINTER_BASE)
-		*(gnv_cuda_ptr *)value = (uintptr_t)base;
+	if (attribute == GNV_CUDA_POINTER_CONTEXT)
+		return find_context(&found, device, value);
+	if (attribute == GNV_CUDA_POINTER_TAG)
+		*(uint64_t *)value = found.id;
+	else if (attribute == GNV_CUDA_POINTER_BASE)
+		*(gnv_cuda_ptr *)value = (uintptr_t)found.ptr;
 	else if (attribute == GNV_CUDA_POINTER_LEN)
-		*(size_t *)value = len;
+		*(size_t *)value = found.len;
 	else if (attribute == GNV_CUDA_POINTER_ORDINAL)
-		*(int *)value = ordinal;
+		*(int *)value = found.device;
 	else if (attribute == GNV_CUDA_POINTER_POOL)
-		*(void **)value = device ? &pool[ordinal] : NULL;
+		*(void **)value = device && found.kind == OF_POOL ? &pool[found.device] : NULL;
+	else if (attribute == GNV_CUDA_POINTER_LEGACY_IPC) /* only memory of cudaMalloc() can be shared by cudaIpcGetMemHandle() */
+		*(bool *)value = device && found.kind == OF_ALLOC;
 	else
 		*(unsigned *)value = device ? GNV_CUDA_MEMORY_DEVICE : 1; /* CU_MEMORYTYPE_HOST */
 	return 0;
@@ -940,10 +1017,6 @@ PUBLIC gnv_cuda_pointer_fn cuPointerGetAttribute;
 PUBLIC int cuPointerGetAttribute(void *value, int attribute, gnv_cuda_ptr at)
 {
 	ASKED(attribute != GNV_CUDA_POINTER_TAG); /* of which driver 580 tells without a context, too */
-	if (attribute == GNV_CUDA_POINTER_MEMORY_TYPE && (uintptr_t)self.device_memory == at) {
-		*(unsigned *)value = GNV_CUDA_MEMORY_DEVICE;
-		return 0;
-	}
 	if (!self.host.id || at - (uintptr_t)self.host.ptr >= self.host.len)
 		return find_attribute(value, attribute, at);
 	if (attribute == GNV_CUDA_POINTER_TAG)
@@ -967,6 +1040,34 @@ PUBLIC int cuDeviceCanAccessPeer(int *can, int device, int peer)
 		broke("cuDeviceCanAccessPeer: a GPU and itself");
 	*can = device != peer && !self.apart;
 	return device - 40 < self.devices && peer - 40 < self.devices ? 0 : GNV_CUDA_INVALID_DEVICE;
+}
+
+/*
+ * Memory of cuMemAlloc() in another context, for kernels of the current one (CUDA driver API, cuCtxEnablePeerAccess). It ends with
+ * either context.
+ */
+PUBLIC gnv_cuda_peer_fn cuCtxEnablePeerAccess;
+PUBLIC int cuCtxEnablePeerAccess(void *context, unsigned flags)
+{
+	int device;
+	unsigned before;
+
+	ASKED(true);
+	for (device = 0; device < DEVICES - 1 && context != &primary[device]; device++)
+		;
+	if (flags)
+		return GNV_CUDA_INVALID_VALUE;
+	if (context != &primary[device] || device == stack[(depth - 1) % 16] || !primary[device].references)
+		return 201; /* CUDA_ERROR_INVALID_CONTEXT */
+	if (self.apart)
+		return GNV_CUDA_PEER_UNSUPPORTED;
+	before = __atomic_fetch_or(&primary[stack[(depth - 1) % 16]].peers, 1u << device, __ATOMIC_ACQ_REL);
+	return before & 1u << device ? GNV_CUDA_PEER_ENABLED : 0;
+}
+
+static bool is_peer(int from, int of)
+{
+	return __atomic_load_n(&primary[from].peers, __ATOMIC_ACQUIRE) & 1u << of;
 }
 
 /* The location is an ordinal (CUmemLocation). Access of the GPU to its own pool cannot be changed. */

@@ -22,7 +22,7 @@ struct stand_in {
 	/* What exists (atomic). */
 	int contexts, streams, modules, registrations, allocations, running, events;
 	int waiting; /* threads in a call that waits for kernels (atomic) */
-	void *device_memory; /* a pointer that is taken for one of cuMemAlloc() */
+	void *foreign_memory; /* what cuMemAlloc() gave in a context that the program has made, or NULL */
 	void *foreign_stream; /* a stream of a context that the program has made (cuCtxCreate()), or NULL */
 	void *capture; /* a stream that is captured for all threads (CU_STREAM_CAPTURE_MODE_GLOBAL), or NULL */
 	bool capture_lost; /* atomic: a call has ended it */
@@ -39,6 +39,8 @@ struct stand_in {
 	const char *broke;   /* the first rule that was broken */
 	int processors, groups; /* multiprocessors, and groups of any kernel on each */
 	bool apart; /* GPUs do not access each other's memory */
+	bool of_map; /* what cuMemAlloc() gives is as memory of cuMemMap() */
+	bool (*is_peer)(int from, int of); /* kernels of that GPU access memory of cuMemAlloc() of the other */
 	unsigned access[8]; /* for the pool of each GPU, the other GPUs that may access its memory, as bits (atomic) */
 };
 

@@ -18,12 +18,15 @@ enum gnv_cuda_result {
 	GNV_CUDA_NO_DEVICE = 100,
 	GNV_CUDA_INVALID_DEVICE = 101,
 	GNV_CUDA_ECC_UNCORRECTABLE = 214,
+	GNV_CUDA_PEER_UNSUPPORTED = 217,
 	GNV_CUDA_NVLINK_UNCORRECTABLE = 220,
 	GNV_CUDA_CONTAINED = 226, /* of CUDA 12 */
 	GNV_CUDA_NOT_READY = 600,
 	GNV_CUDA_ILLEGAL_ADDRESS = 700,
 	GNV_CUDA_LAUNCH_TIMEOUT = 702,
+	GNV_CUDA_PEER_ENABLED = 704, /* CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED */
 	GNV_CUDA_ASSERT = 710,
+	GNV_CUDA_TOO_MANY_PEERS = 711,
 	GNV_CUDA_ALREADY_REGISTERED = 712,
 	GNV_CUDA_NOT_REGISTERED = 713,
 	GNV_CUDA_HARDWARE_STACK_ERROR = 714,
@@ -36,9 +39,10 @@ enum gnv_cuda_result {
 
 enum { GNV_CUDA_REGISTER_PORTABLE = 1, GNV_CUDA_REGISTER_DEVICEMAP = 2, GNV_CUDA_REGISTER_IOMEMORY = 4 };
 enum { GNV_CUDA_STREAM_NON_BLOCKING = 1 };
-enum { GNV_CUDA_POINTER_MEMORY_TYPE = 2, GNV_CUDA_MEMORY_DEVICE = 2 };
+enum { GNV_CUDA_POINTER_CONTEXT = 1, GNV_CUDA_POINTER_MEMORY_TYPE = 2, GNV_CUDA_MEMORY_DEVICE = 2 };
 /* CU_POINTER_ATTRIBUTE_BUFFER_ID, _DEVICE_ORDINAL, _RANGE_START_ADDR, _RANGE_SIZE */
 enum { GNV_CUDA_POINTER_TAG = 7, GNV_CUDA_POINTER_ORDINAL = 9, GNV_CUDA_POINTER_BASE = 11, GNV_CUDA_POINTER_LEN = 12 };
+enum { GNV_CUDA_POINTER_LEGACY_IPC = 10 }; /* CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE: it is of cuMemAlloc() */
 enum { GNV_CUDA_POINTER_POOL = 17 }; /* CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE: NULL: it is of no pool */
 enum { GNV_CUDA_MULTIPROCESSORS = 16 };
 enum { GNV_CUDA_CAPABILITY_MAJOR = 75, GNV_CUDA_CAPABILITY_MINOR = 76, GNV_CUDA_MEMORY_POOLS = 115 }; /* device attributes */
@@ -85,6 +89,7 @@ typedef int gnv_cuda_set_fn(gnv_cuda_ptr at, unsigned char value, size_t len, vo
 typedef int gnv_cuda_to_device_fn(gnv_cuda_ptr at, const void *from, size_t len, void *stream);
 typedef int gnv_cuda_from_device_fn(void *to, gnv_cuda_ptr at, size_t len, void *stream);
 typedef int gnv_cuda_can_peer_fn(int *can, int device, int peer);
+typedef int gnv_cuda_peer_fn(void *context, unsigned flags);
 typedef int gnv_cuda_pool_access_fn(void *pool, const struct gnv_cuda_access *access, size_t count);
 typedef int gnv_cuda_pointer_fn(void *value, int attribute, gnv_cuda_ptr at);
 
