@@ -285,5 +285,6 @@ int main(int argc, char **argv)
 		printf(", \"read_us\": %.1f, \"look_us\": %.1f", j.spent[0] / (f.chains * o.hops) / 1e3, j.spent[1] / (f.chains * o.hops) / 1e3);
 	printf(", \"wrong\": %llu}\n", *j.wrong);
 	close_queues(s);
+	close_drive(s, cpu);
 	return *j.wrong ? 1 : 0;
 }

@@ -509,9 +509,10 @@ static struct setup options(int argc, char **argv)
 int main(int argc, char **argv)
 {
 	struct setup o = options(argc, argv);
-	static struct gpunvme_gpu *cpu; /* the end of the program closes all */
-	static struct session s;
-	static struct job j;
+	struct gpunvme_gpu *cpu;
+	struct session s;
+	struct job j = {};
+	bool failed;
 
 #ifdef __CUDACC__
 	check(cudaSetDevice(0), "there is no GPU that CUDA can use");
@@ -524,7 +525,11 @@ int main(int argc, char **argv)
 	j.counts = (struct counts *)host_memory(sizeof(*j.counts) + sizeof(*j.failed));
 	j.failed = (int *)(j.counts + 1);
 	open_buffer(s, o, j);
-	if (run_all(o, s, j, cpu))
+	failed = run_all(o, s, j, cpu);
+	close_drive(s, cpu);
+	free_local(j.sum);
+	free_host(j.counts);
+	if (failed)
 		die("sums differ from what they must be");
 	return 0;
 }

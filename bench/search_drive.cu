@@ -339,6 +339,11 @@ template <uint32_t BYTES> static unsigned long long run_all(const struct setup &
 			wrong += j.counts->wrong + !j.counts->queries;
 			close_queues(s);
 		}
+	close_drive(s, cpu);
+	free_local(j.graph.query);
+	free_local(j.graph.entry);
+	free_local(j.answer);
+	free_host(j.counts);
 	return wrong;
 }
 

@@ -21,14 +21,19 @@ static void free_host(void *p)
 	check(cudaFreeHost(p), "cudaFreeHost");
 }
 
-/* A copy in memory of the threads, until the program ends. */
-static void *local_copy(const void *from, size_t bytes)
+/* A copy in memory of the threads. */
+static inline void *local_copy(const void *from, size_t bytes)
 {
 	void *p;
 
 	check(cudaMalloc(&p, bytes), "cudaMalloc");
 	check(cudaMemcpy(p, from, bytes, cudaMemcpyHostToDevice), "cudaMemcpy");
 	return p;
+}
+
+static inline void free_local(const void *p)
+{
+	check(cudaFree((void *)p), "cudaFree");
 }
 #else
 #include "../die.h"
@@ -69,6 +74,11 @@ static inline void free_host(void *p)
 static inline void *local_copy(const void *from, size_t bytes)
 {
 	return memcpy(host_memory(bytes), from, bytes);
+}
+
+static inline void free_local(const void *p)
+{
+	free((void *)p);
 }
 #endif
 
@@ -119,6 +129,15 @@ static void close_queues(struct session &s)
 		check(gpunvme_queue_destroy(q));
 	free_host(s.dq);
 	s.qp.clear();
+}
+
+/* After close_queues(). */
+static void close_drive(struct session &s, gpunvme_gpu *cpu)
+{
+	check(gpunvme_mem_free(s.mem));
+	check(gpunvme_dev_close(s.dev));
+	gpunvme_gpu_close(s.gpu);
+	gpunvme_gpu_close(cpu);
 }
 
 #endif
