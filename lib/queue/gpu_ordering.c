@@ -300,10 +300,13 @@ static void conclude(struct gpunvme_ordering *l, uint32_t asked)
 		l->queue_flags = l->failed ? 0 : l->queue_flags | asked; /* queues elsewhere are other queues */
 }
 
-/* The tests one by one, because the caller's may be larger or smaller. */
+/*
+ * The tests one by one, because the caller's may be larger or smaller. The array is part of the structure, so the count is that of
+ * tests in it: there may be more tests than an older program has room for.
+ */
 static int give(struct gpunvme_ordering *to, const struct gpunvme_ordering *l)
 {
-	gnv_array_put(to->test, &to->tests, to->stride, l->test, l->stride, l->tests);
+	gnv_array_put(to->test, &to->tests, to->stride, l->test, l->stride, (uint32_t)gnv_min(to->tests, l->tests));
 	to->queue_flags = l->queue_flags;
 	to->failed = l->failed;
 	return 0;

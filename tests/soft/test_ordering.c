@@ -298,6 +298,40 @@ static void test_flags(void **state)
 	gpunvme_gpu_close(gpu);
 }
 
+/* A program of an older library, which knew fewer tests, and one of a newer library, which knows more. */
+static void test_other_versions(void **state)
+{
+	struct gpunvme_litmus_opts opts = GPUNVME_LITMUS_OPTS_INIT;
+	const size_t head = offsetof(struct gpunvme_litmus, test), each = sizeof(struct gpunvme_litmus_result);
+	const uint32_t rooms[] = { 0, 1, GPUNVME_LITMUS_TESTS - 1, GPUNVME_LITMUS_TESTS, GPUNVME_LITMUS_TESTS + 1 };
+	unsigned char *p = malloc(head + (GPUNVME_LITMUS_TESTS + 2) * each);
+	struct gpunvme_dev *dev;
+	struct gpunvme_gpu *gpu;
+	size_t i;
+
+	(void)state;
+	assert_non_null(p);
+	open_disk(&dev, &gpu);
+	opts.commands = 64;
+	for (i = 0; i < sizeof(rooms) / sizeof(rooms[0]); i++) {
+		struct gpunvme_litmus *l = (void *)p;
+		const uint32_t filled = rooms[i] < GPUNVME_LITMUS_TESTS ? rooms[i] : GPUNVME_LITMUS_TESTS;
+
+		memset(p, 0xee, head + (GPUNVME_LITMUS_TESTS + 2) * each);
+		l->size = head + rooms[i] * each;
+		l->stride = (uint32_t)each;
+		l->tests = rooms[i];
+		assert_int_equal(gpunvme_gpu_litmus(dev, gpu, &opts, l), 0);
+		assert_int_equal(l->tests, filled);
+		if (filled)
+			assert_string_equal(l->test[0].name, "order");
+		assert_int_equal(p[head + filled * each], 0xee); /* nothing is written after them */
+	}
+	gpunvme_dev_close(dev);
+	gpunvme_gpu_close(gpu);
+	free(p);
+}
+
 /* Not every controller can compare, and a few commands only read. */
 static void test_not_run(void **state)
 {
@@ -511,6 +545,7 @@ int main(void)
 		cmocka_unit_test(test_crimes),
 		cmocka_unit_test(test_vram),
 		cmocka_unit_test(test_flags),
+		cmocka_unit_test(test_other_versions),
 		cmocka_unit_test(test_not_run),
 		cmocka_unit_test(test_memory),
 		cmocka_unit_test(test_copies),
