@@ -711,6 +711,34 @@ static void drives_that_cannot_be_are_refused(void **state)
 	}
 }
 
+static void cannot_be_opened(int error, const char *call, unsigned skip, int ret, const char *says)
+{
+	struct stand_in *driver = mock_driver();
+	struct gpunvme_dev *dev;
+	int got;
+
+	driver->error = error;
+	driver->skip = skip;
+	driver->fail = call;
+	got = gpunvme_dev_open(DRIVE "&link=0", NULL, &dev);
+	driver->fail = NULL;
+	driver->skip = 0;
+	if (got != ret || !strstr(gpunvme_errmsg(), says))
+		fail_msg("%s: %d, %s", call, got, gpunvme_errmsg());
+}
+
+/* Another process has the GPU alone, or its memory. Nothing stays (check()), whichever allocation fails. */
+static void gpus_that_others_have_are_refused(void **state)
+{
+	(void)state;
+	if (!mock_driver())
+		skip();
+	cannot_be_opened(GNV_CUDA_UNAVAILABLE, "cuDevicePrimaryCtxRetain", 0, -EIO, "exclusive compute mode");
+	cannot_be_opened(GNV_CUDA_OUT_OF_MEMORY, "cuMemAllocAsync", 0, -ENOMEM, "use a smaller size, or another GPU");
+	cannot_be_opened(GNV_CUDA_OUT_OF_MEMORY, "cuMemAllocAsync", 1, -ENOMEM, "use a smaller size, or another GPU");
+	cannot_be_opened(GNV_CUDA_NO_DEVICE, "cuInit", 0, -ENODEV, "no GPU can be used");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -736,6 +764,7 @@ int main(void)
 		cmocka_unit_test_teardown(a_child_leaves_it_alone, check),
 		cmocka_unit_test_teardown(the_link_is_the_slower_one, check),
 		cmocka_unit_test_teardown(drives_that_cannot_be_are_refused, check),
+		cmocka_unit_test_teardown(gpus_that_others_have_are_refused, check),
 	};
 	struct gpunvme_gpu *gpu;
 
