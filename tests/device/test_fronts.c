@@ -142,6 +142,85 @@ static void waves_refuse_what_lanes_refuse(void **state)
 	rig_end(r, true);
 }
 
+/* ---- Waves on a volume ---- */
+
+#define STRIPE 8u
+
+struct striped {
+	struct gpunvme_dvol v;
+	struct gpunvme_dvbuf buf;
+	struct gpunvme_dq dq[2];
+	struct gpunvme_dbuf dbuf[2];
+};
+
+struct volume_waves {
+	const struct gpunvme_dvol *v;
+	const struct gpunvme_dvbuf *buf;
+	uint32_t rounds, wrong;
+};
+
+/* Of blocks that lie in several stripes, each of which is one command: that of the first one that fails. */
+static GPUNVME_DEVICE int status_of_blocks(uint64_t lba, uint64_t end)
+{
+	uint64_t next;
+	int ret = 0;
+
+	for (; lba < end && !ret; lba = next) {
+		next = (lba / STRIPE + 1) * STRIPE;
+		ret = status_of(lba / STRIPE / 2 * STRIPE + lba % STRIPE);
+	}
+	return ret;
+}
+
+static GPUNVME_DEVICE void volume_kernel(void *arg)
+{
+	struct volume_waves *w = (struct volume_waves *)arg;
+	uint32_t lane = gpunvme_thread_id(), i;
+
+	for (i = 0; i < w->rounds; i++) {
+		uint64_t lba = ((uint64_t)i * gpunvme_thread_count() + lane) * 7 + 1, n = 1 + (lane + i) % 5 * 4;
+		int idle = (lane + i) % 3 == 0, ret;
+
+		RIG_NAP_US((lane * 13 + i * 7) % 5 * 100);
+		ret = gpunvme_wave_read(w->v, w->buf, 0, lba * 512, idle ? GPUNVME_NO_TRANSFER : n * 512);
+		if (ret != (idle ? 0 : status_of_blocks(lba, lba + n)))
+			__atomic_fetch_add(&w->wrong, 1, __ATOMIC_RELAXED);
+	}
+}
+
+static void run_on_volume(uint32_t lanes, uint32_t width, uint32_t rounds, unsigned sq_shift)
+{
+	struct rig *rig[2] = { rig_new(sq_shift, 0), rig_new(sq_shift, 0) };
+	struct striped *s = rig_zeroed(sizeof(*s));
+	struct volume_waves w = { &s->v, &s->buf, rounds, 0 };
+	uint32_t i;
+
+	s->v = (struct gpunvme_dvol){ .head = GPUNVME_HEAD(GPUNVME_KIND_VOLUME, s->v), .members = 2, .queues = 1, .lba_shift = 9,
+				      .stripe_shift = 3, .dq = (uintptr_t)s->dq, .lba_count = 1 << 20 };
+	s->buf = (struct gpunvme_dvbuf){ .len = RIG_BUFFER, .member = (uintptr_t)s->dbuf };
+	for (i = 0; i < 2; i++) {
+		rig[i]->ctrl.opts = (struct mini_opts){ .seed = i, .window = 5, .idle = 10, .status = status_of };
+		s->dq[i] = rig[i]->dq;
+		s->dbuf[i] = rig[i]->dbuf;
+		rig_start(rig[i]);
+	}
+	RIG_MEMORY("volume", s, sizeof(*s), RIG_READONLY);
+	assert_int_equal(gpunvme_cpu_launch(lanes, width, volume_kernel, &w), 0);
+	assert_int_equal(w.wrong, 0);
+	RIG_FORGET(s);
+	free(s);
+	rig_end(rig[0], true);
+	rig_end(rig[1], true);
+}
+
+static void waves_use_volumes(void **state)
+{
+	(void)state;
+	run_on_volume(2, 1, RIG_COUNT(40, 10), 4);
+	run_on_volume(8, 4, RIG_COUNT(40, 6), 4);
+	run_on_volume(32, 32, RIG_COUNT(10, 3), 3); /* more lanes than places */
+}
+
 /* ---- Many handles ---- */
 
 /* Whatever the order, every handle is over once, with its own status. */
@@ -417,6 +496,7 @@ int main(void)
 		cmocka_unit_test(waves_do_without_lanes_that_left),
 		cmocka_unit_test(waves_share_one_transfer),
 		cmocka_unit_test(waves_refuse_what_lanes_refuse),
+		cmocka_unit_test(waves_use_volumes),
 		cmocka_unit_test(wait_any_takes_each_once),
 		cmocka_unit_test(waves_wait_for_any),
 		cmocka_unit_test(wait_any_is_bounded),

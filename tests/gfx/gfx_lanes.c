@@ -206,6 +206,12 @@ int lanes_no_file(struct gpunvme_cursor *cur, ...)
 	abort();
 }
 
+int lanes_no_volume(const struct gpunvme_dvol *v, ...)
+{
+	(void)v;
+	abort();
+}
+
 #define DATA .dq = dq, .dbuf = dbuf, .offset = offset, .pos = pos, .len = len
 
 int gpunvme_read(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t pos, uint64_t len)

@@ -180,85 +180,100 @@ GPUNVME_FN int GNVD_VOLUME(detach)(const struct gpunvme_dvol *v, struct gpunvme_
 
 /* ---- Waves ---- */
 
-/* What a lane has in flight on which member, or waits to have. */
+/* What a lane has in flight on which member, or waits to have there. */
 struct gnvd_flight {
 	struct gpunvme_req req;
-	uint64_t deadline; /* for room */
+	uint64_t deadline; /* of the command in flight, or of the wait for room */
 	uint32_t fetched;
 	uint32_t n; /* blocks in flight; 0: none */
 	uint32_t m;
 };
 
-/* Submit the next command of each lane whose next blocks lie on member m. A lane without room tries again in the next round. */
+/* Submit the next command of each lane that has none in flight and whose next blocks lie on member m, if there is room. */
 GNVD_FN void gnvd_send_to(const struct gpunvme_dvol *v, const struct gnvd_wave *w, const struct gpunvme_dq *dq,
-			  const struct gpunvme_dbuf *dbuf, uint32_t m, struct gnvd_left *l, uint32_t op, struct gnvd_flight *f)
+			  const struct gpunvme_dbuf *dbuf, uint32_t m, uint32_t turn, struct gnvd_left *l, uint32_t op,
+			  struct gnvd_flight *f)
 {
+	int want = l->nblocks && !f->n && f->m == m, err, late = 0;
+	uint32_t fetched = f->fetched;
+	struct gnvd_grant grant = { 0, 0, 0, 0, 0 };
 	struct gnvd_cmd c = { 0, 0, 0, 0, 0 };
 	struct gnvd_stretch at;
-	uint32_t n = 0, fetched;
-	int want, err, late = 0;
 
-	gnvd_stretch_at(v, l->lba, l->nblocks, &at);
-	want = l->nblocks && !f->n && at.m == m;
 	if (!gnvd_ballot(w, want))
 		return;
-	if (want) {
-		struct gnvd_left part = { l->offset, at.lba, at.nblocks, 0 };
+	err = gnvd_find_places(dq, w, want, gnvd_widest(dq), &grant);
+	if (want && !err) {
+		struct gnvd_left part = *l;
 
-		n = gnvd_part_blocks(dq, dbuf, &part, op);
-		gnvd_set_part(dq, dbuf, &part, n, op, &c);
+		gnvd_stretch_at(v, l->lba, l->nblocks, &at);
+		part.lba = at.lba;
+		part.nblocks = at.nblocks;
+		gnvd_begin_command(dq, &grant, &f->req);
+		f->n = gnvd_part_blocks(dq, dbuf, &part, op);
+		gnvd_set_part(dq, dbuf, &part, f->n, op, &c);
+		gnvd_write_command(dq, &grant, &c, f->req.cid);
+		f->deadline = 0;
 	}
-	err = gnvd_submit(dq, w, want, &c, &f->req);
-	if (gnvd_ballot(w, err == -GPUNVME_EAGAIN)) {
-		fetched = f->fetched;
-		late = gnvd_no_room(dq, err == -GPUNVME_EAGAIN, &f->deadline, &fetched);
-		f->fetched = err ? fetched : f->fetched;
-	}
-	if (!want)
+	if (grant.count)
+		gnvd_publish(dq, w, grant.pos, grant.count);
+	if ((turn & 15) == 15)
+		late = gnvd_no_room(dq, want && err, &f->deadline, &fetched);
+	if (!want || !err)
 		return;
+	f->fetched = fetched;
 	l->ret = err == -GPUNVME_EAGAIN ? late : err;
-	f->deadline = err ? f->deadline : 0;
-	f->n = err ? 0 : n;
-	f->m = m;
 }
 
-/* Wait for the commands on one member. */
+/* Take completions of member m for the lanes that wait there. */
 GNVD_FN void gnvd_land_from(const struct gpunvme_dvol *v, const struct gnvd_wave *w, const struct gpunvme_dq *dq, uint32_t m,
-			    struct gnvd_left *l, struct gnvd_flight *f)
+			    uint32_t turn, struct gnvd_left *l, struct gnvd_flight *f)
 {
-	int waits = f->n && f->m == m, ret;
+	int waits = l->nblocks && f->m == m, ret = 0;
 
 	if (!gnvd_ballot(w, waits))
 		return;
-	ret = gnvd_wait(dq, w, waits, &f->req, 0);
-	if (!waits)
+	gnvd_help(dq, w, turn);
+	if (!waits || !f->n)
 		return;
-	if (f->req.tag)
-		gnvd_detach(dq, &f->req);
-	l->ret = ret;
-	l->lba += f->n;
-	l->offset += (uint64_t)f->n << v->lba_shift;
-	l->nblocks -= f->n;
-	f->n = 0;
+	if (gnvd_take_done(dq, f->req.cid, gnvd_ld64(gnvd_result_at(dq, f->req.cid)), &ret)) {
+		l->lba += f->n;
+		l->offset += (uint64_t)f->n << v->lba_shift;
+		l->nblocks -= f->n;
+		l->ret = ret || !l->nblocks || l->ret != -GPUNVME_ECANCELED ? ret : l->ret;
+		f->n = 0;
+		f->deadline = 0;
+	} else if (l->ret) {
+		gnvd_give_up(dq, &f->req, l->ret, f->deadline);
+		f->n = 0;
+	}
+	if ((turn & 15) == 15 && l->nblocks && !l->ret)
+		l->ret = gnvd_look_up(dq, &f->deadline, 0, NULL);
 }
 
 /*
- * The transfers of all lanes of the wave, in rounds: each lane submits a command, to whichever member, before the wave waits for
- * any. So all members work at once. A lane stops at its first failure.
+ * The transfers of all lanes of the wave. Each lane has a command in flight, on whichever member, and submits the next one when it
+ * has ended. So all members work at once, and no lane waits for the command of another. Turns count through the whole transfer: in
+ * each 16th one a lane looks at the stop word and its deadline, however fast drives are. A lane stops at its first failure.
  */
 GNVD_FN void gnvd_volume_run_wave(const struct gpunvme_dvol *v, const struct gnvd_wave *w, const struct gpunvme_dvbuf *buf,
 				  uint32_t number, struct gnvd_left *l, uint32_t op)
 {
 	struct gnvd_flight f = { { 0, 0, 0, 0 }, 0, 0, 0, 0 };
+	struct gnvd_stretch at;
 	uint32_t m, turn = 0;
 
 	l->nblocks = l->ret ? 0 : l->nblocks;
 	while (gnvd_ballot(w, l->nblocks != 0)) {
+		if (l->nblocks && !f.n) {
+			gnvd_stretch_at(v, l->lba, l->nblocks, &at);
+			f.m = at.m;
+		}
 		for (m = 0; m < v->members; m++)
-			gnvd_send_to(v, w, gnvd_member_dq(v, m, number), gnvd_member_dbuf(buf, m), m, l, op, &f);
+			gnvd_send_to(v, w, gnvd_member_dq(v, m, number), gnvd_member_dbuf(buf, m), m, turn, l, op, &f);
 		for (m = 0; m < v->members; m++)
-			gnvd_land_from(v, w, gnvd_member_dq(v, m, number), m, l, &f);
-		l->nblocks = l->ret ? 0 : l->nblocks;
+			gnvd_land_from(v, w, gnvd_member_dq(v, m, number), m, turn, l, &f);
+		l->nblocks = l->ret && !f.n ? 0 : l->nblocks;
 		gnvd_pause(turn++);
 	}
 }
@@ -310,9 +325,8 @@ GNVD_FN int gnvd_volume_wave(const struct gpunvme_dvol *v, const struct gpunvme_
  * @len:    bytes, any number of blocks; GPUNVME_NO_TRANSFER: this thread has no transfer of its own
  *
  * Which threads must call: as for gpunvme_wave_read() on a queue. The wave takes its places in the queue of each device once, and
- * the devices work at the same time. The parts of one thread's transfer, each in one stripe, go one after the other.
- * The wave waits for one device after the other, so with several that do not respond their command time-outs add up. A thread whose
- * volume is refused does not wait for the others.
+ * the devices work at the same time. The parts of one thread's transfer, each in one stripe, go one after the other. The time-outs
+ * of devices that do not respond run at the same time. A thread whose volume is refused does not wait for the others.
  * Return: as gpunvme_read() on a volume, for this thread's own transfer; 0 for a thread without one.
  */
 GPUNVME_FN int GNVD_VOLUME(wave_read)(const struct gpunvme_dvol *v, const struct gpunvme_dvbuf *buf, uint64_t offset, uint64_t pos,

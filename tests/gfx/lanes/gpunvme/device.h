@@ -61,10 +61,12 @@ static inline uint32_t gnvd_popc(uint64_t v)
 #define gnvd_lane_memory(at) ((const void *)(uintptr_t)(at))
 #define gnvd_block_lane() (abort(), 0u)
 
-/* Kernels alone have cursors: what they call is compiled for the host only to have an address. gfx_lanes.c defines the functions. */
+/* Kernels alone have cursors and volumes: what they call is compiled for the host only to have an address. gfx_lanes.c defines these. */
 int lanes_no_file(struct gpunvme_cursor *cur, ...);
+int lanes_no_volume(const struct gpunvme_dvol *v, ...);
 #ifndef DEFINES_CALLS
-#define QUEUE_OR_FILE(src, call) _Generic((src), struct gpunvme_cursor *: lanes_no_file, default: call)
+#define QUEUE_OR_FILE(src, call) \
+	_Generic((src), struct gpunvme_cursor *: lanes_no_file, const struct gpunvme_dvol *: lanes_no_volume, default: call)
 #define gpunvme_read(src, ...) QUEUE_OR_FILE(src, gpunvme_read)(src, __VA_ARGS__)
 #define gpunvme_write(src, ...) QUEUE_OR_FILE(src, gpunvme_write)(src, __VA_ARGS__)
 #define gpunvme_submit_read(src, ...) QUEUE_OR_FILE(src, gpunvme_submit_read)(src, __VA_ARGS__)
