@@ -80,7 +80,7 @@ GPUNVME_API int gpunvme_mem_alloc(struct gpunvme_gpu *gpu, size_t len, const str
  * Return:
  * - 0; -ENOMEM; -EOPNOTSUPP: the runtime cannot share this memory.
  * - -EINVAL: not page aligned, or empty.
- * - -EXDEV: it is memory of another GPU or context; -ERANGE: it ends after its allocation; -EFAULT: not readable and writable memory.
+ * - -EXDEV: memory of another GPU or context; -ERANGE: it ends after its allocation; -EFAULT: not readable and writable memory.
  */
 GPUNVME_API int gpunvme_mem_register(struct gpunvme_gpu *gpu, void *ptr, size_t len, struct gpunvme_mem **mem);
 

@@ -117,8 +117,8 @@ static void look_at_one(struct gnv_vdrive *d, uint32_t i)
 	if (gnv_mem_is_there(mem) || write_len(d, d->lent[i], 0))
 		return;
 	gnv_log(d->t.soft.log, GPUNVME_LOG_ERROR,
-		"the drive soft:vram: has lost %zu bytes at 0x%llx: memory of the GPU was freed while it was mapped, and commands for it fail; "
-		"call gpunvme_mem_free() before",
+		"the drive soft:vram: has lost %zu bytes at 0x%llx: memory of the GPU was freed while it was mapped, so commands for it fail. "
+		"Call gpunvme_mem_free() before",
 		mem->len, (unsigned long long)mem->lane);
 	end_lent(d, i);
 }

@@ -172,7 +172,7 @@ static int check_user_memory(struct gnv_cuda *cuda, uint64_t at, size_t len)
 	if (found.type != GNV_CUDA_MEMORY_DEVICE)
 		return -ENOENT;
 	if (found.owner != (int)cuda->gpu)
-		return gnv_fail(-EXDEV, "0x%llx is memory of cuda:%d, and not of cuda:%u; register it with the GPU that it is of",
+		return gnv_fail(-EXDEV, "0x%llx is memory of cuda:%d, and not of cuda:%u. Register it with the GPU that owns it",
 				(unsigned long long)at, found.owner, cuda->gpu);
 	if (ret)
 		return gnv_fail(ret, "%zu bytes at 0x%llx end after their allocation", len, (unsigned long long)at);
@@ -181,8 +181,8 @@ static int check_user_memory(struct gnv_cuda *cuda, uint64_t at, size_t len)
 	context = context_of(cuda, at);
 	if (!context)
 		return gnv_fail(-EOPNOTSUPP,
-				"0x%llx is memory of neither cudaMalloc() nor cudaMallocAsync(); of other memory CUDA does not say which "
-				"part is mapped, so no drive takes it",
+				"0x%llx is memory of neither cudaMalloc() nor cudaMallocAsync(). CUDA does not say which part of other "
+				"memory is mapped, so no drive takes it",
 				(unsigned long long)at);
 	if (context != cuda->context)
 		return gnv_fail(-EXDEV, "0x%llx is memory of another context than the primary one of cuda:%u, which the library's kernels use",
