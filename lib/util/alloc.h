@@ -13,7 +13,7 @@ struct gnv_alloc {
 	uintptr_t base;
 	size_t len;
 	bool exact; /* its first and last page may have bytes of other allocations: only whole pages of it can be mapped */
-	uint64_t tag; /* not 0: nobody tells; no other allocation of this process has, or will have, the same */
+	uint64_t tag; /* not 0: its end is not reported, and no other allocation of this process has, or will have, the same */
 	/* Called once when it is freed, on that thread and before it can be given out again. It may end the struct itself. */
 	void (*freed)(struct gnv_alloc *alloc);
 };

@@ -15,13 +15,13 @@ static inline bool gnv_is_pow2(uint64_t v)
 	return v && !(v & (v - 1));
 }
 
-/* Position of the highest set bit; v must not be 0. */
+/* Position of the highest set bit. v must not be 0. */
 static inline unsigned gnv_log2(uint64_t v)
 {
 	return 63u - (unsigned)__builtin_clzll(v);
 }
 
-/* v rounded up to a multiple of the power of two `to`; the caller knows that it does not overflow. */
+/* v rounded up to a multiple of the power of two `to`. The caller knows that it does not overflow. */
 static inline uint64_t gnv_align_up(uint64_t v, uint64_t to)
 {
 	return (v + to - 1) & ~(to - 1);

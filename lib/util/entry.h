@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What public functions check first: pointers that must not be NULL, and that the object was made by this process. */
+/* The first checks of public functions: pointers must not be NULL, and the object was made by this process. */
 #ifndef GNV_UTIL_ENTRY_H
 #define GNV_UTIL_ENTRY_H
 
@@ -25,7 +25,7 @@ static inline int gnv_null_in(const char *function, const char *names)
 
 /*
  * gnv_enter() - begin a public function of an object
- * @object: has the mark of its process; looked at if all is given
+ * @object: has the mark of its process, which is read if all is given
  * @given: @object and all other parameters @names are there
  * Return: 0; -EINVAL or -ECHILD, with the error message.
  */

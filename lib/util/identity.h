@@ -7,7 +7,7 @@
 
 #include <stdint.h>
 
-/* A namespace; an identifier of nothing but zeroes is none. */
+/* A namespace. An identifier of nothing but zeroes is none. */
 struct gnv_identity_ns {
 	uint32_t nsid;
 	uint8_t uuid[16];
@@ -18,8 +18,8 @@ struct gnv_identity_ns {
 struct gnv_identity {
 	char serial[21];
 	char model[41];
-	char nqn[224]; /* of its subsystem; "": none that is believed, so the model stands for it */
-	/* The n-th of its namespaces; the controller is asked only when another one is of its subsystem. Return: 0; -ENOENT; an errno. */
+	char nqn[224]; /* of its subsystem. "": none that is trusted, so the model stands for it */
+	/* The n-th of its namespaces. Used only when another controller is of its subsystem. Return: 0, -ENOENT, an errno. */
 	int (*nth)(void *ctx, uint32_t n, struct gnv_identity_ns *ns);
 	void *ctx;
 };

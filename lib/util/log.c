@@ -50,7 +50,7 @@ const char *gnv_plain(const char *name, char text[256])
 	return text;
 }
 
-/* Either the end is seen here, or this call there. */
+/* Either this call sees the end, or gnv_log_end() sees this call. */
 static void call(struct gnv_log *log, enum gpunvme_log_level level, const char *line)
 {
 	gpunvme_log_fn *fn;

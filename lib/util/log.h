@@ -2,21 +2,21 @@
 /*
  * Messages of the library: the error message that gpunvme_errmsg() returns, and the log callback.
  *
- * Every failure that reaches the user passes gnv_fail() once, where the cause is known; layers above hand the number on.
+ * Every failure that reaches the user passes gnv_fail() once, where the cause is known. Layers above pass the number on.
  */
 #ifndef GNV_UTIL_LOG_H
 #define GNV_UTIL_LOG_H
 
 #include <gpunvme/dev.h>
 
-/* Where an object's log lines go; fn may be NULL. */
+/* The target of an object's log lines. fn may be NULL. */
 struct gnv_log {
 	gpunvme_log_fn *fn; /* atomic, as the next but one */
 	void *ctx;
 	uint32_t calls; /* under way */
 };
 
-/* Store the sentence for this thread (cause, then remedy; no newline) and return `ret`. Keeps errno. */
+/* Store the error message of this thread (cause, then remedy, without a newline) and return `ret`. Keeps errno. */
 int gnv_fail(int ret, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /* An error message, kept over a clean-up that may fail, too: gnv_fail(ret, "%s", kept.text) makes it the thread's again. */
@@ -30,15 +30,15 @@ struct gnv_message gnv_message(void);
 /* Bytes of the cause in an error message: up to its remedy, which begins after ". " or "; ", if it has one. */
 size_t gnv_cause_len(const char *text);
 
-/* What terminals may see of a name that others chose. Return: @text. */
+/* A name that others chose, without the characters that terminals obey. Return: @text. */
 const char *gnv_plain(const char *name, char text[256]);
 
 /* One line to the callback. Keeps errno. */
 void gnv_log(const struct gnv_log *log, enum gpunvme_log_level level, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
 /*
- * What keeps the object alive has nothing more to say to its user: the callback is not called any more, and when this returns it
- * does not run either. A call that lasts longer than a second, such as the one that this was called from, is not waited for.
+ * End the log of an object. Its callback is not called any more, and when this returns it does not run either. A call that lasts
+ * longer than a second, such as the one that this was called from, is not waited for.
  */
 void gnv_log_end(struct gnv_log *log);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What a namespace lies on, from the store or port that knows to gpunvme_ns_info. */
+/* The medium of a namespace, from the store or port that knows it to gpunvme_ns_info. */
 #ifndef GNV_UTIL_MEDIUM_H
 #define GNV_UTIL_MEDIUM_H
 
@@ -12,7 +12,7 @@ struct gnv_medium {
 	uint64_t dev, ino; /* as gpunvme_ns_info.medium_dev and medium_ino */
 };
 
-/* May it be overwritten without a question? It was made for this, and is not what somebody has a drive for. */
+/* May it be overwritten without a question? It was made for this, and no user keeps data there. */
 static inline bool gnv_medium_is_scratch(uint32_t kind)
 {
 	return kind == GPUNVME_MEDIUM_FILE || kind == GPUNVME_MEDIUM_MEMORY || kind == GPUNVME_MEDIUM_GPU;
@@ -27,7 +27,7 @@ static inline const char *gnv_medium_text(uint32_t kind)
 	case GPUNVME_MEDIUM_CHAR:
 		return " on a device of the nvme driver";
 	case GPUNVME_MEDIUM_PROCESS:
-		return " that another process serves";
+		return " that another process provides";
 	default:
 		return "";
 	}

@@ -12,8 +12,8 @@
 #include <stdint.h>
 
 /*
- * A pointer to registers of a device, or of what plays one: sparse lets nobody follow it but these functions, and lets nobody hand
- * them other memory.
+ * A pointer to registers of a device, or of an emulated one. With sparse only these functions may follow it, and they take no other
+ * memory.
  */
 #ifdef __CHECKER__
 #define GNV_MMIO __attribute__((noderef, address_space(gnv_mmio)))
@@ -23,7 +23,7 @@
 #define GNV_FORCE
 #endif
 
-/* A word of memory that a device or lanes write. */
+/* A word of memory that a device or threads write. */
 static inline uint32_t gnv_word_read32(const void *word)
 {
 	return __atomic_load_n((const uint32_t *)word, __ATOMIC_ACQUIRE);

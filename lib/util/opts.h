@@ -24,7 +24,7 @@ static inline int gnv_size_check(size_t size, const char *what)
 {
 	if (size > sizeof(size) && size <= GNV_SIZE_MAX && !(size % sizeof(uint32_t)))
 		return 0;
-	gnv_fail(-EINVAL, "%s.size is %zu; set it to the size of the structure before the call", what, size);
+	gnv_fail(-EINVAL, "%s.size is %zu. Set it to the size of the structure before the call", what, size);
 	return -EINVAL;
 }
 
@@ -41,7 +41,8 @@ static inline int gnv_sized_in(void *known, size_t known_size, const void *from,
 		return ret;
 	for (i = known_size; i < size; i++)
 		if (((const unsigned char *)from)[i])
-			return gnv_fail(-EINVAL, "%s sets an option that this version of the library does not know; update it", what);
+			return gnv_fail(-EINVAL, "%s sets an option that this version of the library does not know. Update the "
+						 "library", what);
 	memcpy((char *)known + sizeof(size), (const char *)from + sizeof(size),
 	       (size < known_size ? size : known_size) - sizeof(size));
 	return 0;
@@ -62,7 +63,7 @@ static inline void gnv_sized_put(void *to, size_t size, const void *known, size_
 struct gnv_list {
 	void *to;
 	size_t stride;
-	uint32_t room, count; /* elements: what there is room for, and what there are */
+	uint32_t room, count; /* elements: the room for them, and how many there are */
 };
 
 /* Begin to fill a list of struct @what. Return: 0; -EINVAL no count, no list where there is room, or no version's stride. */
@@ -82,7 +83,7 @@ static inline void gnv_list_add(struct gnv_list *list, const void *known, size_t
 	list->count++;
 }
 
-/* @n elements to an array, with room for *@count; then *@count is how many there are. */
+/* Copy @n elements to an array with room for *@count. Then *@count is how many there are. */
 static inline void gnv_array_put(void *to, uint32_t *count, size_t stride, const void *known, size_t known_size, uint32_t n)
 {
 	struct gnv_list all = { to, stride, *count, 0 };

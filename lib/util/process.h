@@ -15,7 +15,7 @@ uint64_t gnv_process(void);
 /* Was an object with this mark made by another process? Then gnv_fail() has the message, and the caller returns -ECHILD. */
 bool gnv_foreign(uint64_t mark);
 
-/* The same without a system call; does not know a child that shares its parent's memory, as those of vfork() do. */
+/* The same without a system call. It does not know a child that shares its parent's memory, as those of vfork() do. */
 bool gnv_forked(uint64_t mark);
 
 #endif

@@ -31,7 +31,7 @@ static const char *digits(const char *text, uint64_t *value, uint64_t *scale)
 	return text;
 }
 
-/* part / scale of a unit, where that is a whole number; scale is a power of ten, and so many are its twos. */
+/* part / scale of a unit, if that is a whole number. scale is a power of ten, so it has as many twos as zeroes. */
 static int shifted(uint64_t part, uint64_t scale, int shift, uint64_t *bytes)
 {
 	for (; shift && scale % 2 == 0; shift--)

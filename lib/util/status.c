@@ -88,7 +88,7 @@ static const struct name errors[] = {
 	{ EIO, "input/output error" },
 	{ ENXIO, "no such device or address" },
 	{ EBADF, "bad file descriptor" },
-	{ EAGAIN, "the queue is full; try again after a poll" },
+	{ EAGAIN, "the queue is full. Try again after a poll" },
 	{ ENOMEM, "out of memory, or over a memory limit" },
 	{ EACCES, "permission denied" },
 	{ EFAULT, "not usable memory" },
@@ -110,17 +110,17 @@ static const struct name errors[] = {
 	{ ELOOP, "too many symbolic links" },
 	{ EOVERFLOW, "value too large" },
 	{ ECHILD, "belongs to the parent of this process" },
-	{ EPROTO, "the device broke the protocol; the queue is poisoned" },
+	{ EPROTO, "the device broke the protocol, and the queue is poisoned" },
 	{ EMSGSIZE, "too long: for one command of a submit, or 2^32 blocks or more" },
 	{ EPROTONOSUPPORT, "no descriptor, or one of another version than the code that uses it" },
 	{ EOPNOTSUPP, "not supported by this controller, machine or build" },
-	{ ESHUTDOWN, "the queue or the controller has ended; recover it" },
+	{ ESHUTDOWN, "the queue or the controller has ended. Recover it" },
 	{ ETIMEDOUT, "timed out" },
 	{ ESTALE, "the handle is old or was consumed" },
 	{ ECANCELED, "stopped by the host" },
 };
 
-/* dq.h spells the device's values out; here is where they are held against the system's. */
+/* dq.h spells the device's values out. Here they are compared with the system's. */
 _Static_assert(GPUNVME_EAGAIN == EAGAIN && GPUNVME_EBUSY == EBUSY && GPUNVME_EXDEV == EXDEV && GPUNVME_ENODEV == ENODEV,
 	       "errno values");
 _Static_assert(GPUNVME_EINVAL == EINVAL && GPUNVME_EROFS == EROFS && GPUNVME_ERANGE == ERANGE && GPUNVME_EPROTO == EPROTO,
@@ -174,7 +174,8 @@ int gnv_view_check(uint32_t version, uint32_t size, size_t known)
 {
 	if (version >> 16 == GPUNVME_DQ_MAJOR && size == known)
 		return 0;
-	return gnv_fail(-EPROTONOSUPPORT, "the caller was compiled with dq.h %u.%u (%u bytes), the library with %u.%u; compile it again",
+	return gnv_fail(-EPROTONOSUPPORT, "the caller was compiled with dq.h %u.%u (%u bytes), the library with %u.%u. Compile it "
+					  "again",
 			version >> 16, version & 0xffff, size, GPUNVME_DQ_MAJOR, GPUNVME_DQ_MINOR);
 }
 

@@ -101,7 +101,7 @@ def test_a_drive_of_others_is_asked_for(image, content, tmp_path):
     socket = str(tmp_path / "socket")
     check(lib.gpunvme_server_start(f"soft:{image}".encode(), socket.encode(), options, server))
     try:
-        with pytest.raises(gpunvme.Error, match="would overwrite data on .* another process serves: add yes=True") as refused:
+        with pytest.raises(gpunvme.Error, match="would overwrite data on .* another process provides: add yes=True") as refused:
             gpunvme.Drive(f"vfio-user:{socket}", write=True)
         assert refused.value.errno == errno.EPERM
         with gpunvme.Drive(f"vfio-user:{socket}") as only:
