@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The host's side of prefetch. A command that reads a page is over for its queue when a lane has taken its result, and no lane
- * comes to a cache that is gone: so that waits for a kernel, or for the queue's end.
+ * The host's side of prefetch. A command that reads a page is over for its queue when a thread has taken its result. No thread uses
+ * a cache that is gone, so its end waits for a kernel, or for the end of the queue.
  */
 #include "cache/ahead.h"
 
@@ -44,7 +44,7 @@ static uint32_t queue_of(struct gpunvme_cache *cache, uint64_t owner, uint32_t t
 	return qid;
 }
 
-/* Which queues have the identifiers of n frames? The first of two words of a frame names tag and identifier; 0 or 1: none. */
+/* Which queues have the identifiers of n frames? The first of two words of a frame names tag and identifier. 0 or 1: none. */
 static int check_some(struct gpunvme_cache *cache, uint64_t first, uint32_t n)
 {
 	const uint64_t at = cache->view.frame + 8ull * cache->view.frames + 16ull * first;
@@ -53,13 +53,14 @@ static int check_some(struct gpunvme_cache *cache, uint64_t first, uint32_t n)
 
 	if (cache->gpu->ops->peek(cache->gpu, words, at, n * 2 * sizeof(*words)) ||
 	    cache->gpu->ops->peek(cache->gpu, owner, cache->view.frame + 8 * first, n * sizeof(*owner)))
-		return gnv_fail(-EIO, "the lanes' memory cannot be read: the queue of pages that were prefetched is not known; close the device");
+		return gnv_fail(-EIO, "the threads' memory cannot be read, so the queue of prefetched pages is not known. Close "
+				      "the device");
 	for (i = 0; i < n; i++) {
 		qid = words[2 * i] > 1 ? queue_of(cache, owner[i], (uint32_t)(words[2 * i] >> 32)) : 0;
 		if (qid)
 			return gnv_fail(-EBUSY,
-					"pages were prefetched by queue %u, and have identifiers of it; run gpunvme_prefetch_finish() in a "
-					"kernel, or recover or destroy the queue, then try again",
+					"pages were prefetched by queue %u, and have identifiers of it. Run "
+					"gpunvme_prefetch_finish() in a kernel, or recover or destroy the queue, then try again",
 					qid);
 	}
 	return 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The host's side of a page cache: its memory, and what kernels need to use it. What happens to a page is the lanes' business.
+ * The host's side of a page cache: its memory, and the data that kernels need to use it. Threads handle its pages.
  * Invariant: the words of pages and frames live as long as a device may write to a frame.
  */
 #include "cache/cache.h"
@@ -44,8 +44,8 @@ static int check_page(struct gpunvme_cache_opts *opts, const struct gnv_source *
 static int check_flags(const struct gpunvme_cache_opts *opts, const struct gnv_source *source)
 {
 	if (opts->flags & ~FLAGS)
-		return gnv_fail(-EINVAL, "unknown page cache flags 0x%x; valid: GPUNVME_CACHE_STATS, _LANDING, _IN_PLACE, _PREFETCH, "
-				"_WRITE_BACK", opts->flags & ~FLAGS);
+		return gnv_fail(-EINVAL, "unknown page cache flags 0x%x. Valid are GPUNVME_CACHE_STATS, _LANDING, _IN_PLACE, "
+				"_PREFETCH, _WRITE_BACK", opts->flags & ~FLAGS);
 	if ((opts->flags & WAYS) == WAYS)
 		return gnv_fail(-EINVAL, "pages cannot both be copied and stay in place: take one of GPUNVME_CACHE_LANDING and _IN_PLACE");
 	if (opts->flags & GPUNVME_CACHE_PREFETCH && opts->flags & GPUNVME_CACHE_WRITE_BACK)
@@ -53,10 +53,10 @@ static int check_flags(const struct gpunvme_cache_opts *opts, const struct gnv_s
 	if (!(opts->flags & GPUNVME_CACHE_WRITE_BACK) || !source->read_only)
 		return 0;
 	if (source->file)
-		return gnv_fail(-EROFS, "the file is open for reading only; before creating the cache open it with "
+		return gnv_fail(-EROFS, "the file is open for reading only. Before creating the cache open it with "
 					"GPUNVME_FILE_WRITE, or call gpunvme_file_lease() for a file of a mounted file system, or "
 					"leave out GPUNVME_CACHE_WRITE_BACK");
-	return gnv_fail(-EROFS, "%s cannot be written: it is write protected, or the device was opened read-only; leave out "
+	return gnv_fail(-EROFS, "%s cannot be written: it is write protected, or the device was opened read-only. Leave out "
 				"GPUNVME_CACHE_WRITE_BACK", source->name);
 }
 
@@ -76,7 +76,7 @@ static int check_opts(struct gpunvme_cache_opts *opts, const struct gnv_source *
 				(unsigned long long)opts->nblocks, source->name, (unsigned long long)source->nblocks);
 	pages = opts->nblocks / (opts->page_size / source->lba_size) + (opts->nblocks % (opts->page_size / source->lba_size) != 0);
 	if (gnv_mul_overflow(pages, (uint64_t)opts->page_size, &bytes))
-		return gnv_fail(-ERANGE, "the last page of the window would end beyond what 64 bits count; take smaller pages or a smaller "
+		return gnv_fail(-ERANGE, "the last page of the window would end beyond 64 bits. Take smaller pages or a smaller "
 				"window");
 	return 0;
 }
@@ -112,12 +112,13 @@ static int make_words(struct gpunvme_cache *cache)
 	int ret;
 
 	if (gnv_mul_overflow(cache->pages + frames, sizeof(uint64_t), &len) || len > SIZE_MAX - sizeof(struct gpunvme_cache_state))
-		return gnv_fail(-ENOMEM, "%llu pages are more than memory can have words for; take larger pages or a smaller window",
+		return gnv_fail(-ENOMEM, "%llu pages are more than memory can have words for. Take larger pages or a smaller window",
 				(unsigned long long)cache->pages);
 	cache->words_len = (size_t)len + sizeof(struct gpunvme_cache_state);
 	ret = cache->gpu->ops->local_alloc(cache->gpu, cache->words_len, &cache->words);
 	if (ret)
-		return gnv_fail(ret, "the lanes have no %zu bytes for the words of %llu pages; take larger pages or a smaller window",
+		return gnv_fail(ret, "the threads have no %zu bytes for the words of %llu pages. Take larger pages or a smaller "
+				     "window",
 				cache->words_len, (unsigned long long)cache->pages);
 	cache->view.state = cache->words.lane;
 	cache->view.table = cache->view.state + sizeof(struct gpunvme_cache_state);
@@ -125,7 +126,7 @@ static int make_words(struct gpunvme_cache *cache)
 	return 0;
 }
 
-/* A second place for the frames, near the lanes, where the first is not. */
+/* A second place for the frames, near the threads, if the first is not. */
 static int make_local(struct gpunvme_cache *cache, uint32_t flags)
 {
 	bool far = cache->gpu->own_memory && !__atomic_load_n(&cache->gpu->data_local, __ATOMIC_RELAXED);
@@ -135,7 +136,8 @@ static int make_local(struct gpunvme_cache *cache, uint32_t flags)
 		return 0;
 	ret = cache->gpu->ops->local_alloc(cache->gpu, cache->frames_len, &cache->local);
 	if (ret)
-		return gnv_fail(ret, "the lanes have no %zu bytes for %u pages; take fewer, or GPUNVME_CACHE_IN_PLACE", cache->frames_len,
+		return gnv_fail(ret, "the threads have no %zu bytes for %u pages. Take fewer, or GPUNVME_CACHE_IN_PLACE",
+				cache->frames_len,
 				cache->view.frames);
 	cache->view.local = cache->local.lane;
 	return 0;
@@ -147,7 +149,7 @@ static int make_frames(struct gpunvme_cache *cache, uint32_t flags)
 	int ret;
 
 	if (gnv_mul_overflow((size_t)cache->view.frames, (size_t)1 << cache->view.page_shift, &len))
-		return gnv_fail(-ENOMEM, "%u pages of %u bytes are more than an address can have; take fewer", cache->view.frames,
+		return gnv_fail(-ENOMEM, "%u pages of %u bytes are more than an address can have. Take fewer", cache->view.frames,
 				1u << cache->view.page_shift);
 	cache->frames_len = len;
 	ret = gpunvme_mem_alloc(cache->gpu, len, NULL, &cache->mem);
@@ -174,7 +176,7 @@ static void drop(struct gpunvme_cache *cache)
 	free(cache);
 }
 
-/* Return: a cache without memory, or NULL with its sentence (-ENOMEM). */
+/* Return: a cache without memory, or NULL with its error message (-ENOMEM). */
 static struct gpunvme_cache *new_cache(struct gpunvme_gpu *gpu, const struct gnv_source *source)
 {
 	struct gpunvme_cache *cache = calloc(1, sizeof(*cache));
@@ -191,7 +193,7 @@ static struct gpunvme_cache *new_cache(struct gpunvme_gpu *gpu, const struct gnv
 	return cache;
 }
 
-/* A cache that nobody will have: a device with commands that did not end keeps the frames until it is closed. Return: @ret. */
+/* A cache that is not given out: a device with commands that did not end keeps the frames until it is closed. Return: @ret. */
 static int give_up(struct gpunvme_cache *cache, int ret)
 {
 	const struct gnv_message cause = gnv_message();
@@ -240,7 +242,7 @@ GPUNVME_API int gpunvme_cache_destroy(struct gpunvme_cache *cache)
 		return 0;
 	if (gnv_foreign(cache->process))
 		return -ECHILD;
-	(void)gnv_cache_changed(cache, &changed); /* what cannot be read cannot be saved */
+	(void)gnv_cache_changed(cache, &changed); /* pages that cannot be read cannot be saved */
 	if (changed)
 		return gnv_fail(-EBUSY, "kernels have changed %llu pages that are not on the drive: gpunvme_cache_flush() writes them, "
 				"gpunvme_cache_discard() forgets them", (unsigned long long)changed);
@@ -256,7 +258,7 @@ GPUNVME_API int gpunvme_cache_destroy(struct gpunvme_cache *cache)
 
 /*
  * Of `n` frames. The words come first: a command that had not ended when its frame was lost is not over before the device is quiet,
- * and no lane touches the word of a lost frame. Return: false when there is no use in going on.
+ * and no thread touches the word of a lost frame. Return: false: going on is of no use.
  */
 static bool give_back_some(struct gpunvme_cache *cache, uint64_t at, uint32_t n)
 {
@@ -295,7 +297,7 @@ void gnv_cache_give_back(struct gpunvme_cache *cache)
 			return;
 }
 
-/* ---- What it tells ---- */
+/* ---- Views and info ---- */
 
 GPUNVME_API int gpunvme_cache_view_v(struct gpunvme_cache *cache, struct gpunvme_dpages *pages, uint32_t version,
 				     uint32_t size)
@@ -339,7 +341,7 @@ GPUNVME_API int gpunvme_cache_get_info(struct gpunvme_cache *cache, struct gpunv
 	info.page_size = 1u << cache->view.page_shift;
 	info.frames = cache->view.frames;
 	info.pages = cache->pages;
-	info.lost = state.lost > given_back ? state.lost - given_back : 0; /* a lane counts its frame after it has lost it */
+	info.lost = state.lost > given_back ? state.lost - given_back : 0; /* a thread counts its frame after it has lost it */
 	info.hits = state.hits;
 	info.misses = state.misses;
 	info.waits = state.waits;

@@ -16,7 +16,7 @@ struct gpunvme_cache {
 	struct gpunvme_gpu *gpu; /* a counted reference */
 	struct gnv_source source;
 	struct gpunvme_mem *mem; /* the frames */
-	struct gnv_gpu_range local; /* where lanes read them, if not there */
+	struct gnv_gpu_range local; /* where threads read them, if not there */
 	size_t frames_len;
 	struct gnv_gpu_range words; /* state, words of the pages, words of the frames */
 	size_t words_len;
@@ -34,7 +34,7 @@ static inline bool gnv_cache_writable(const struct gpunvme_cache *cache)
 }
 
 /*
- * Pages that kernels have changed and that are not on the drive; 0 of a cache that they cannot change. Without a lock: what changes
+ * Pages that kernels have changed and that are not on the drive. 0 for a cache that they cannot change. Without a lock: a change
  * meanwhile may be counted or not. Return: 0; as peek.
  */
 int gnv_cache_changed(struct gpunvme_cache *cache, uint64_t *changed);

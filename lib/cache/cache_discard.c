@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* What kernels have changed in a page cache and nobody wrote: the host forgets it, when none of them runs. */
+/* Changes of kernels in a page cache that were not written: the host forgets them, when no kernel runs. */
 #include <errno.h>
 
 #include "cache/changed.h"
 #include "util/bits.h"
 
-/* The page leaves; its frame is free, or lost if the device may have it, and waits for gnv_cache_give_back(). */
+/* The page leaves. Its frame is free, or lost if the device may have it, and waits for gnv_cache_give_back(). */
 static int drop_page(const struct gnv_changed *c, uint64_t word, bool lost)
 {
 	const uint64_t changes = (word + (1ull << GPUNVME_PAGE_CHANGES_SHIFT)) & GPUNVME_PAGE_CHANGES;
@@ -22,12 +22,12 @@ static int drop_page(const struct gnv_changed *c, uint64_t word, bool lost)
 
 struct discard {
 	bool over;         /* no device has a command */
-	uint64_t begin;    /* page whose word is the first of these */
+	uint64_t begin;    /* page of the first of these words */
 	uint64_t known;    /* how many there are */
 	uint64_t word[GNV_CACHE_WORDS];
 };
 
-/* The word of a page; neighbours are often asked for next. */
+/* The word of a page. Neighbours are often asked for next. */
 static int look_at(struct discard *d, const struct gnv_changed *c, uint64_t *word)
 {
 	int ret = 0;
@@ -58,8 +58,8 @@ static int release_page(struct discard *d, const struct gnv_changed *c)
 }
 
 /*
- * A page that a lane has stays as that sees it. WRITING is what was left by a kernel that ended in the middle: nobody has it.
- * An old write that the device may still have would come over what is written once the page is forgotten, so it is to end first.
+ * A page that a thread has stays as the thread sees it. WRITING was left by a kernel that ended in the middle: no thread has the
+ * page. An old write that the device may still have would overwrite later data once the page is forgotten, so it has to end first.
  */
 static int discard_page(void *ctx, const struct gnv_changed *c)
 {

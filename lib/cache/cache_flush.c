@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What kernels have changed in a page cache, when none of them runs: the host writes it, by the queue that each device keeps for
- * the library, from copies of the lanes' memory.
+ * Pages of a page cache that kernels have changed, when none of them runs: the host writes them, by the queue that each device
+ * keeps for the library, from copies of the threads' memory.
  */
 #include <errno.h>
 #include <gpunvme/run.h>
@@ -18,7 +18,7 @@ struct flush {
 	struct gnv_internal_ns *ns; /* of each device */
 	uint32_t devs;		    /* that were asked */
 	char *page;
-	int given_up; /* how a write ended that the device may still have, with the buffer; 0: none */
+	int given_up; /* the error of a write that the device may still have, with the buffer. 0: none */
 	struct gnv_message cause; /* of the first failure */
 };
 
@@ -92,7 +92,7 @@ static int write_blocks(struct flush *flush, const struct gnv_changed *c)
 	return ret;
 }
 
-/* Return: @ret, whose sentence is kept if it is the first failure: others follow. */
+/* Return: @ret. Its message is kept if it is the first failure: others follow. */
 static int keep_cause(struct flush *flush, int ret)
 {
 	if (ret && !flush->cause.text[0])
@@ -113,7 +113,7 @@ static int keep_page(struct flush *flush, const struct gnv_changed *c, int ret)
 	return err ? err : ret;
 }
 
-/* Nobody has the page but its changes. */
+/* Only its changes have the page. */
 static int write_page(struct flush *flush, const struct gnv_changed *c)
 {
 	uint64_t word = 0;
@@ -125,9 +125,9 @@ static int write_page(struct flush *flush, const struct gnv_changed *c)
 		return gnv_fail(-EBUSY, "the device may still have a write of page %llu that was given up: recover the queue by "
 				"gpunvme_queue_recover(), then flush again", (unsigned long long)c->page);
 	if ((word & GPUNVME_PAGE_STATE) == GPUNVME_PAGE_WRITING)
-		return gnv_fail(-EBUSY, "a kernel writes page %llu: end it, then flush again; what one that was killed leaves so only "
-				"gpunvme_cache_discard() ends", (unsigned long long)c->page);
-	if (flush->given_up) /* what comes into the buffer now, the old write may bring to the blocks of its own page */
+		return gnv_fail(-EBUSY, "a kernel writes page %llu: end it, then flush again. After a killed kernel only "
+				"gpunvme_cache_discard() releases it", (unsigned long long)c->page);
+	if (flush->given_up) /* the old write may bring new bytes in the buffer to the blocks of its own page */
 		return gnv_fail(flush->given_up, "page %llu of the cache was not tried", (unsigned long long)c->page);
 	ret = fetch_page(c, flush->page);
 	if (ret)
@@ -143,7 +143,7 @@ static int flush_page(void *ctx, const struct gnv_changed *c)
 	return keep_cause(ctx, write_page(ctx, c));
 }
 
-/* Durable, on each device, also what kernels have written. */
+/* Make all durable on each device, also the writes of kernels. */
 static int flush_devices(struct flush *flush)
 {
 	struct gpunvme_copy copy = GPUNVME_COPY_INIT;
@@ -167,7 +167,7 @@ static int ask_device(struct gpunvme_cache *cache, struct flush *flush, uint32_t
 		return ret;
 	flush->devs++;
 	if (flush->ns[i].info.lba_size != 1u << cache->view.lba_shift)
-		return gnv_fail(-EXDEV, "%s has other blocks than when the cache was made, so changed pages cannot be written; "
+		return gnv_fail(-EXDEV, "%s has other blocks than when the cache was made, so changed pages cannot be written. "
 					"gpunvme_cache_discard() drops them", cache->source.name);
 	return 0;
 }
@@ -206,7 +206,7 @@ static int flush_cache(struct gpunvme_cache *cache)
 static int check_source(const struct gpunvme_cache *cache)
 {
 	if (gnv_source_closed(&cache->source, cache->mem) < cache->source.devs)
-		return gnv_fail(-ENODEV, "a device of the cache was closed: what kernels have changed can only be forgotten, by "
+		return gnv_fail(-ENODEV, "a device of the cache was closed, so changed pages cannot be written. Drop them by "
 				"gpunvme_cache_discard()");
 	return gnv_source_writable(&cache->source);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What kernels have changed in a page cache: what the words say, which are read and written by copies of the lanes' memory. */
+/* Pages of a page cache that kernels have changed, by its words. These are read and written by copies of the threads' memory. */
 #include "cache/changed.h"
 
 #include <errno.h>
@@ -50,7 +50,7 @@ static int each_of_some(struct gpunvme_cache *cache, uint32_t first, uint32_t n,
 	if (!ret)
 		ret = cache->gpu->ops->peek(cache->gpu, owner, cache->view.frame + 8ull * first, len);
 	if (ret)
-		return gnv_fail(ret, "the lanes' memory, which has the words of the cache, cannot be read");
+		return gnv_fail(ret, "the threads' memory, which has the words of the cache, cannot be read");
 	for (i = 0; i < n; i++) {
 		const struct gnv_changed c = { cache, first + i, owner[i] - 1, parts[i], kept[i] != 0 };
 
@@ -93,7 +93,7 @@ int gnv_changed_check(const struct gpunvme_cache *cache, const char *who)
 	if (gnv_foreign(cache->process))
 		return -ECHILD;
 	if (!gnv_cache_writable(cache))
-		return gnv_fail(-EINVAL, "%s: kernels cannot change this cache; GPUNVME_CACHE_WRITE_BACK makes one that they can", who);
+		return gnv_fail(-EINVAL, "%s: kernels cannot change this cache. Create it with GPUNVME_CACHE_WRITE_BACK", who);
 	return 0;
 }
 
@@ -101,14 +101,16 @@ int gnv_changed_peek(const struct gnv_changed *c, uint64_t at, void *to, size_t 
 {
 	int ret = c->cache->gpu->ops->peek(c->cache->gpu, to, at, len);
 
-	return ret ? gnv_fail(ret, "page %llu, or its words, cannot be read from the lanes' memory", (unsigned long long)c->page) : 0;
+	return ret ? gnv_fail(ret, "page %llu, or its words, cannot be read from the threads' memory",
+			      (unsigned long long)c->page) : 0;
 }
 
 int gnv_changed_poke(const struct gnv_changed *c, uint64_t at, uint64_t word)
 {
 	int ret = c->cache->gpu->ops->poke(c->cache->gpu, at, &word, sizeof(word));
 
-	return ret ? gnv_fail(ret, "the words of page %llu cannot be written to the lanes' memory", (unsigned long long)c->page) : 0;
+	return ret ? gnv_fail(ret, "the words of page %llu cannot be written to the threads' memory",
+			      (unsigned long long)c->page) : 0;
 }
 
 int gnv_changed_word(const struct gnv_changed *c, uint64_t *word)
@@ -124,7 +126,7 @@ int gnv_changed_word(const struct gnv_changed *c, uint64_t *word)
 	return 0;
 }
 
-/* One more, or one less, of what the state counts. */
+/* Add to a counter of the state: 1 or -1. */
 static int count_on(const struct gnv_changed *c, size_t field, uint64_t add)
 {
 	uint64_t n;

@@ -5,7 +5,7 @@
 
 #include "cache/cache.h"
 
-/* What the words of a frame say. */
+/* The words of a frame. */
 struct gnv_changed {
 	struct gpunvme_cache *cache;
 	uint32_t frame;
@@ -26,11 +26,11 @@ int gnv_changed_each(struct gpunvme_cache *cache, bool clean, gnv_changed_fn *fn
 /* Is it a cache whose pages kernels change, and this process's? Return: 0, -EINVAL, -ECHILD. */
 int gnv_changed_check(const struct gpunvme_cache *cache, const char *who);
 
-/* Copies from and to the lanes' memory. Return: 0; what failed, with a sentence. */
+/* Copies from and to the threads' memory. Return: 0; the error, with its message. */
 int gnv_changed_peek(const struct gnv_changed *c, uint64_t at, void *to, size_t len);
 int gnv_changed_poke(const struct gnv_changed *c, uint64_t at, uint64_t word);
 
-/* Of a page as the lanes' calls leave it: it has the frame, and a reference for its changes. Return: 0, -EIO. */
+/* Of a page as the threads' calls leave it: it has the frame, and a reference for its changes. Return: 0, -EIO. */
 int gnv_changed_word(const struct gnv_changed *c, uint64_t *word);
 
 /* Where a frame has GPUNVME_FRAME_LOST while it is kept. */

@@ -41,7 +41,8 @@ static int find_file(struct gnv_source *source, uint32_t nsid)
 	if (info.files != 1)
 		return gnv_fail(-EINVAL, "a cache is over one file, and these are %u", info.files);
 	if (nsid && nsid != info.nsid)
-		return gnv_fail(-EINVAL, "the file lies in namespace %u, not %u; leave gpunvme_cache_opts.nsid 0", info.nsid, nsid);
+		return gnv_fail(-EINVAL, "the file lies in namespace %u, not %u. Leave gpunvme_cache_opts.nsid 0",
+				info.nsid, nsid);
 	if (!info.bytes)
 		return gnv_fail(-ENODATA, "the file is empty: a cache of it would have no page");
 	snprintf(source->name, sizeof(source->name), "the file");
@@ -117,7 +118,7 @@ static int put_down(struct gnv_source *source, struct gpunvme_gpu *gpu, const vo
 	int ret = gpu->ops->local_alloc(gpu, len, &source->range);
 
 	if (ret)
-		return gnv_fail(ret, "the lanes have no %zu bytes for what they must know of %s", len, source->name);
+		return gnv_fail(ret, "the threads have no %zu bytes to describe %s", len, source->name);
 	source->len = len;
 	return gpu->ops->poke(gpu, source->range.lane, from, len);
 }
@@ -130,7 +131,7 @@ static int show_file(struct gnv_source *source, struct gpunvme_gpu *gpu)
 	if (ret)
 		return ret;
 	if (file.device != source->dev[0]->number)
-		return gnv_fail(-EXDEV, "the file was opened by another device; name that one");
+		return gnv_fail(-EXDEV, "the file was opened by another device. Name that device");
 	return put_down(source, gpu, &file, sizeof(file));
 }
 
@@ -237,7 +238,7 @@ int gnv_source_writable(const struct gnv_source *source)
 	if (!source->file)
 		return 0;
 	if (gpunvme_file_get_info(source->file, &info) || !info.writable)
-		return gnv_fail(-EROFS, "the file is not leased any more, so changed pages cannot be written; flush before "
-					"gpunvme_file_unlease(), now gpunvme_cache_discard() drops them");
+		return gnv_fail(-EROFS, "the file is not leased any more, so changed pages cannot be written. Flush before "
+					"gpunvme_file_unlease(). Now gpunvme_cache_discard() drops them");
 	return source->file->live ? gpunvme_file_check(source->file, 0, 1) : 0; /* after a broken lease its blocks may belong to others */
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Where a cache has its pages from: a namespace, a file or a volume; and what kernels read of that. */
+/* The source of a cache's pages: a namespace, a file or a volume. Also the data that kernels read of it. */
 #ifndef GNV_CACHE_SOURCE_H
 #define GNV_CACHE_SOURCE_H
 
@@ -8,7 +8,7 @@
 #include "gpu/gpu.h"
 
 struct gnv_source {
-	char name[32]; /* for sentences */
+	char name[32]; /* for messages */
 	uint16_t kind;  /* enum gpunvme_kind: of pages, without GPUNVME_KIND_PREFETCH */
 	uint32_t nsid;  /* 0: of a volume */
 	bool read_only; /* for kernels, now: a namespace or one of a volume's, or a file */
@@ -19,12 +19,12 @@ struct gnv_source {
 	struct gpunvme_dev *dev[GPUNVME_QUEUE_DEVICES]; /* devices that write to the frames */
 	uint32_t devs;
 	uint32_t stripe; /* blocks, of a volume */
-	struct gnv_gpu_range range; /* in the lanes' memory; empty for a namespace */
+	struct gnv_gpu_range range; /* in the threads' memory. Empty for a namespace */
 	size_t len;
 };
 
 /*
- * gnv_source_find() - what the options name
+ * gnv_source_find() - find the source that the options name
  * @dev: NULL with a volume
  * Return: 0; -EINVAL, -ENODATA a file without bytes; as gpunvme_ns_get_info(), gpunvme_file_get_info(), gpunvme_queue_get_info().
  */
@@ -36,7 +36,7 @@ int gnv_source_map(const struct gnv_source *source, struct gpunvme_mem *mem);
 /* The frames as the first device has them. Return: 0; as gpunvme_mem_dbuf() of any device. */
 int gnv_source_dbuf(const struct gnv_source *source, const struct gpunvme_mem *mem, struct gpunvme_dbuf *buf);
 
-/* Put down what kernels read of it, once the frames are mapped. Return: 0, -ENOMEM, -EIO, as gpunvme_file_view(). */
+/* Write the data that kernels read of it, once the frames are mapped. Return: 0, -ENOMEM, -EIO, as gpunvme_file_view(). */
 int gnv_source_show(struct gnv_source *source, struct gpunvme_gpu *gpu, const struct gpunvme_mem *mem);
 void gnv_source_hide(struct gnv_source *source, struct gpunvme_gpu *gpu);
 
@@ -46,7 +46,7 @@ uint32_t gnv_source_closed(const struct gnv_source *source, struct gpunvme_mem *
 /* Has none of its devices, but those that are closed, a command in flight? */
 bool gnv_source_quiet(const struct gnv_source *source, struct gpunvme_mem *mem);
 
-/* On which of its devices a block is; what follows from it are the blocks that lie side by side there. */
+/* The device of a block. The blocks that follow it lie side by side there. */
 struct gnv_source_part {
 	uint32_t dev;
 	bool hole; /* a file has no such blocks */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What lies beneath a file of a mounted file system: is it what the device has? This library must serve the block device from the
+ * The block device of a file of a mounted file system: has it the data of this device? It must be a disk of this library from the
  * same namespace, whose number the ublk driver keeps. Both must begin with the same bytes.
  */
 #include <errno.h>
@@ -23,8 +23,9 @@ static int refuse_fs(uint64_t magic)
 	const char *why = gnv_fs_other(magic);
 
 	if (why)
-		return gnv_fail(-EOPNOTSUPP, "mounted, only ext4 and XFS tell where files lie: %s", why);
-	return gnv_fail(-EOPNOTSUPP, "mounted, only ext4 and XFS tell where files lie, and this is another file system (0x%llx)",
+		return gnv_fail(-EOPNOTSUPP, "of mounted file systems, only ext4 and XFS show where files lie: %s", why);
+	return gnv_fail(-EOPNOTSUPP, "of mounted file systems, only ext4 and XFS show where files lie, and this is another file "
+				     "system (0x%llx)",
 			(unsigned long long)magic);
 }
 
@@ -41,7 +42,7 @@ static int served(const char *node, uint32_t *id)
 {
 	if (sscanf(node, "/dev/ublkb%u", id) == 1)
 		return 0;
-	return gnv_fail(-EXDEV, "the file system is on %s, which this library does not serve: mount it from a disk that "
+	return gnv_fail(-EXDEV, "the file system is on %s, which is no disk of this library: mount it from a disk that "
 				"gpunvme_ublk_start() or `gpunvme serve --ublk` makes of the drive", node);
 }
 
@@ -69,7 +70,7 @@ static int same_head(struct gnv_reader *r, const char *node, uint8_t head[GNV_FS
 	int ret = 0;
 
 	for (unsigned i = 0; i < LOOKS && !ret; i++) {
-		r->chunk = UINT64_MAX; /* not what it has read before */
+		r->chunk = UINT64_MAX; /* read the drive again */
 		ret = gnv_head_of(node, seen);
 		if (!ret)
 			ret = gnv_head_read(r, head);
@@ -77,7 +78,7 @@ static int same_head(struct gnv_reader *r, const char *node, uint8_t head[GNV_FS
 			return 0;
 	}
 	if (!ret)
-		ret = gnv_fail(-EXDEV, "%s does not begin with what namespace %u has there", node, r->ns.info.nsid);
+		ret = gnv_fail(-EXDEV, "%s and namespace %u begin with different bytes", node, r->ns.info.nsid);
 	return ret;
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * btrfs, by a map only, and for reading only: it writes every change to another place, and has checksums of what is there. The
+ * btrfs, by a map only, and for reading only: it writes every change to another place, and has checksums of all data. The
  * superblock: Linux, struct btrfs_super_block of include/uapi/linux/btrfs_tree.h, at 64 KiB: fsid at 20h, bytenr at 30h, flags at
  * 38h, magic at 40h, log_root at 60h, num_devices at 88h, incompat_flags at bch. Every commit writes it, with its own number
  * (generation).
@@ -14,9 +14,9 @@
 #define SEEDING (1ull << 32)  /* ... and a file system that others grow from */
 #define ERROR (1ull << 2)     /* BTRFS_SUPER_FLAG_ERROR */
 /*
- * Incompatible features that change nothing of where data lies, by the BTRFS_FEATURE_INCOMPAT_ of linux/btrfs.h: all up to
- * RAID1C34 (bit 11), and SIMPLE_QUOTA (16). Not among them: zoned, whose superblock is not there, extent tree v2, and what
- * translates addresses once more (the tree of stripes, and of what was remapped).
+ * Incompatible features that do not change where data lies, by the BTRFS_FEATURE_INCOMPAT_ of linux/btrfs.h: all up to RAID1C34
+ * (bit 11), and SIMPLE_QUOTA (16). Not among them: zoned, whose superblock is elsewhere, extent tree v2, and those that translate
+ * addresses once more (the tree of stripes, and that of remapped blocks).
  */
 #define HARMLESS 0x10fffull
 

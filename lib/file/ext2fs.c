@@ -123,7 +123,7 @@ int gnv_session_failed(const struct gnv_session *s, errcode_t err, const char *w
 	case EXT2_ET_FILE_NOT_FOUND:
 		return gnv_fail(-ENOENT, "%s is not there%s", what,
 				s->fs && ext2fs_has_feature_casefold(s->fs->super) ?
-					"; folders that ignore case do not do so here: give the name as they list it" :
+					". Folders that ignore case do not do so here: give the name as they list it" :
 					"");
 	case EXT2_ET_NO_DIRECTORY:
 		return gnv_fail(-ENOTDIR, "%s leads through something that is no directory", what);
@@ -140,7 +140,8 @@ int gnv_session_failed(const struct gnv_session *s, errcode_t err, const char *w
 static int check_size(const struct gnv_session *s)
 {
 	if (ext2fs_blocks_count(s->fs->super) > s->r->bytes / s->fs->blocksize)
-		return gnv_fail(-EUCLEAN, "the file system is larger than what it lies on: was the image or partition cut off?");
+		return gnv_fail(-EUCLEAN, "the file system is larger than its drive or partition: was the image or partition cut "
+					  "off?");
 	return 0;
 }
 
@@ -296,7 +297,7 @@ static int tell(struct listing *l, ext2_ino_t ino, const char *name)
 	errcode_t err = ext2fs_read_inode_full(l->s->fs, ino, (struct ext2_inode *)(void *)&large, sizeof(large));
 	struct gpunvme_dirent entry = { .inode = ino, .type = type_of(large.i_mode) };
 
-	/* A name may have any bytes, and the sentence is for terminals. */
+	/* A name may have any bytes, and the error message is for terminals. */
 	snprintf(what, sizeof(what), "inode %u, which a directory names,", ino);
 	if (err)
 		return gnv_session_failed(l->s, err, what);
@@ -316,7 +317,7 @@ int gnv_session_name(const struct ext2_dir_entry *e, char name[EXT2_NAME_LEN + 1
 	name[len] = '\0';
 	return len && strlen(name) == len && !strchr(name, '/') ?
 		       0 :
-		       gnv_fail(-EUCLEAN, "a directory has a name that is none: check the file system with e2fsck");
+		       gnv_fail(-EUCLEAN, "invalid directory entry name: check the file system with e2fsck");
 }
 
 static int each(ext2_ino_t dir, int kind, struct ext2_dir_entry *e, int offset, int size, char *buf, void *ctx)

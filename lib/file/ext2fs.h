@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* ext2, ext3 and ext4 by libext2fs; where GNV_WITH_EXT4. */
+/* ext2, ext3 and ext4 by libext2fs. Only where GNV_WITH_EXT4. */
 #ifndef GNV_FILE_EXT2FS_H
 #define GNV_FILE_EXT2FS_H
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Files of an ext2, ext3 or ext4 by many names: directories are read first, all of them, and the inodes then in the order in which
- * they lie. A directory has one name; one that has more leads in circles, or somebody wants many names of few blocks.
+ * Files of an ext2, ext3 or ext4 by many names: all directories are read first, and the inodes then in the order in which they lie.
+ * A directory has one name. One that has more leads in circles, or is made to have many names of few blocks.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -17,7 +17,7 @@ struct dir {
 	const char *name;
 };
 
-/* What lies below one name of the list. */
+/* All that lies below one name of the list. */
 struct tree {
 	struct gnv_session *s;
 	struct gnv_fill *fill;
@@ -66,7 +66,7 @@ static int join(const struct tree *t, const char *name, const char **path)
 	return 0;
 }
 
-/* As the entry says, where the file system has types there; else as the inode does. */
+/* As the entry says, if the file system has types there. Otherwise as the inode says. */
 static int type_of(struct gnv_session *s, const struct ext2_dir_entry *e, int *type)
 {
 	struct ext2_inode inode;
@@ -143,7 +143,7 @@ static int gather_one(struct gnv_lookup *l, struct gnv_fill *fill, const char *p
 	char *name;
 	int ret = gnv_lookup(l, path, &inode, &ino);
 
-	/* What is listed the caller has, too; twice, because pieces of memory are not filled to the end. */
+	/* The caller has the listed names, too. Twice, because pieces of memory are not filled to the end. */
 	fill->set->names.max += 2 * len;
 	if (!ret)
 		ret = gnv_names_room(&fill->set->names, len, &name);
@@ -166,12 +166,12 @@ static int read_inode(void *ctx, uint32_t number, const char *name, struct gnv_e
 }
 
 /*
- * What names may take. A damaged file system has paths of 4 KiB for the 12 bytes of an entry, which may lie in many blocks of a
+ * The limit of names. A damaged file system has paths of 4 KiB for the 12 bytes of an entry, which may lie in many blocks of a
  * directory at once. A sound one has an inode of 128 or 256 bytes for each. So eight times its size are paths of 1 to 2 KiB for as
  * many files as it can have.
  */
 #define NAMES_LEAST (64ull << 20)
-#define DIR_MORE (1u << 20) /* the names of one directory are smaller than its blocks, but for what lies idle of our memory */
+#define DIR_MORE (1u << 20) /* the names of one directory are smaller than its blocks, except for unused memory */
 
 static void set_limits(const struct gnv_session *s, struct gnv_lookup *l, struct gnv_fill *fill, uint32_t listed)
 {

@@ -9,7 +9,7 @@
 
 #include "file/session.h"
 
-#define KNOWN_MOST (1u << 28) /* names that are kept: 4 GiB of what stands here */
+#define KNOWN_MOST (1u << 28) /* names that are kept: 4 GiB of struct known */
 
 struct known {
 	const char *name;

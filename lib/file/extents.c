@@ -89,7 +89,7 @@ static int seal(const struct gnv_run *run, const struct gnv_reader *r, struct gp
 	return 0;
 }
 
-/* What lies after the end of the file goes. */
+/* Cut off the extents after the end of the file. */
 static void cut(struct gnv_extents *file, uint64_t end)
 {
 	struct gpunvme_dextent *last;
@@ -111,7 +111,7 @@ int gnv_extents_seal(struct gnv_extents *file, const struct gnv_reader *r)
 	uint32_t i;
 
 	if (gnv_mul_overflow(end, (uint64_t)ns->lba_size, &bytes))
-		return gnv_fail(-EFBIG, "the file claims %llu bytes, and its last block of %u would end after what 64 bits count",
+		return gnv_fail(-EFBIG, "the file claims %llu bytes, and its last block of %u would end beyond 64 bits",
 				(unsigned long long)file->info.bytes, ns->lba_size);
 	ret = make_room(file);
 	for (i = 0; i < file->gathered.count && !ret; i++)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The extents of one file, and what identifies it, while it is looked at. */
+/* The extents of one file, and its identity, while it is examined. */
 #ifndef GNV_FILE_EXTENTS_H
 #define GNV_FILE_EXTENTS_H
 
@@ -21,19 +21,19 @@ struct gnv_runs {
 };
 
 struct gnv_extents {
-	struct gpunvme_file_info info;	/* bytes, what identifies it, and block */
+	struct gpunvme_file_info info;	/* bytes, identity, and block */
 	struct gnv_runs gathered;	/* in bytes, until gnv_extents_seal() */
 	struct gpunvme_dextent *extent; /* in blocks, after it */
 	uint32_t extents, room;
 	const char *unwritable; /* why it may not be written in place, or NULL */
 };
 
-/* Return: none yet, or NULL with its sentence (-ENOMEM). */
+/* Return: none yet, or NULL with its error message (-ENOMEM). */
 struct gnv_extents *gnv_extents_new(void);
 void gnv_extents_free(struct gnv_extents *file);
 
 /*
- * gnv_extents_add() - the next run; one that continues the last is merged with it
+ * gnv_extents_add() - add the next run. One that continues the last is merged with it
  * Return: 0; -EUCLEAN it overlaps the last or lies before it; -ENOMEM.
  */
 int gnv_extents_add(struct gnv_extents *file, uint64_t pos, uint64_t at, uint64_t len);
@@ -46,7 +46,7 @@ int gnv_extents_add(struct gnv_extents *file, uint64_t pos, uint64_t at, uint64_
  */
 int gnv_extents_seal(struct gnv_extents *file, const struct gnv_reader *r);
 
-/* What the options ask for: may it be written? Return: 0, -EOPNOTSUPP, -EROFS. */
+/* May the file be written, if the options ask for that? Return: 0, -EOPNOTSUPP, -EROFS. */
 int gnv_extents_permit(const struct gnv_extents *file, const struct gpunvme_file_opts *opts, const struct gpunvme_ns_info *ns);
 
 #endif

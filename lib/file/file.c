@@ -47,7 +47,7 @@ GPUNVME_API int gpunvme_file_close(struct gpunvme_file *file)
 	return ret;
 }
 
-/* ---- What was filled ---- */
+/* ---- The filled table ---- */
 
 static void describe(struct gnv_fill *fill)
 {
@@ -78,7 +78,7 @@ static void weigh(struct gpunvme_file *set)
 				  gnv_live_bytes(set);
 }
 
-/* What was filled becomes the caller's, or goes. */
+/* The filled table becomes the caller's, or is freed. */
 static int finish(struct gnv_fill *fill, int ret, struct gpunvme_file **out)
 {
 	if (!ret) {
@@ -94,9 +94,9 @@ static int finish(struct gnv_fill *fill, int ret, struct gpunvme_file **out)
 	return 0;
 }
 
-/* ---- By name, of what is not mounted ---- */
+/* ---- By name, on file systems that are not mounted ---- */
 
-/* How deep a path ends, with the name of @len bytes at @name after @depth others; negative: above the root. */
+/* The depth of a path that ends with the name of @len bytes at @name after @depth others. Negative: above the root. */
 static int deeper(int depth, const char *name, size_t len)
 {
 	if (!len || (len == 1 && name[0] == '.'))
@@ -169,7 +169,8 @@ GPUNVME_API int gpunvme_file_list_v(struct gpunvme_dev *dev, const char *path, c
 	if (!ret)
 		ret = gnv_opts_copy(&opts, user, gpunvme_file_opts);
 	if (!ret && (opts.flags || opts.how))
-		ret = gnv_fail(-EINVAL, "a directory is listed of what is not mounted: gpunvme_file_opts.flags and .how must be 0");
+		ret = gnv_fail(-EINVAL, "only file systems that are not mounted list directories: gpunvme_file_opts.flags and .how "
+					"must be 0");
 	if (!ret)
 		ret = gnv_path_check(path);
 	if (!ret)
@@ -200,11 +201,12 @@ static int check_opts(const struct gpunvme_file_opts *opts, bool alone)
 	const uint32_t flags = GPUNVME_FILE_WRITE | (alone ? 0 : GPUNVME_FILE_SKIP);
 
 	if (opts->flags & ~flags)
-		return gnv_fail(-EINVAL, "unknown file flags 0x%x; valid: GPUNVME_FILE_WRITE, and of a set GPUNVME_FILE_SKIP", opts->flags);
+		return gnv_fail(-EINVAL, "unknown file flags 0x%x. Valid are GPUNVME_FILE_WRITE, and for a set GPUNVME_FILE_SKIP",
+				opts->flags);
 	if (opts->how >= GNV_ARRAY_LEN(ways))
 		return gnv_fail(-EINVAL, "gpunvme_file_opts.how is %u, no way to open files", opts->how);
 	if (opts->partition && !ways[opts->how].partition)
-		return gnv_fail(-EINVAL, "which partition it is, is known from the map or mount: gpunvme_file_opts.partition must be 0");
+		return gnv_fail(-EINVAL, "the partition is known from the map or mount: gpunvme_file_opts.partition must be 0");
 	if (opts->names && !ways[opts->how].names)
 		return gnv_fail(-EINVAL, "gpunvme_file_opts.names are for maps: paths are names");
 	return 0;

@@ -51,15 +51,15 @@ struct gnv_fill {
 	bool alone; /* one file, no directories */
 	struct gnv_extents *scratch; /* the file that is being looked at */
 	uint64_t extents_max, names_max; /* more have only file systems that are damaged */
-	bool ended;                      /* by the progress function, whose result the call returns */
+	bool ended;                      /* by the progress function. The call returns its result */
 };
 
-/* What a way of opening does: it fills the table. Return: 0, or why not. */
+/* One way of opening files: it fills the table. Return: 0, or the error. */
 typedef int gnv_fill_fn(struct gpunvme_dev *dev, const char *const *names, uint32_t count, struct gnv_fill *fill);
 
 gnv_fill_fn gnv_fill_maps, gnv_fill_mounted;
 
-/* What lanes need of a table. */
+/* The parts of a table that threads need. */
 enum { GNV_PART_ENTRIES, GNV_PART_EXTENTS, GNV_PART_NAMES, GNV_PART_BUCKETS, GNV_PARTS };
 
 void gnv_file_parts(const struct gpunvme_file *set, struct gnv_part part[GNV_PARTS]);
@@ -83,11 +83,11 @@ int gnv_names_index(struct gpunvme_file *set);
 
 /*
  * The next file's name, which lies in the table's memory or is NULL.
- * Return: 0, -E2BIG, -EUCLEAN, -ENOMEM; what the progress function answered.
+ * Return: 0, -E2BIG, -EUCLEAN, -ENOMEM; the result of the progress function.
  */
 int gnv_fill_name(struct gnv_fill *fill, const char *name, uint64_t inode);
 
-/* The same of a name that the caller has; NULL: none. */
+/* The same with a name that the caller has. NULL: none. */
 int gnv_fill_copy(struct gnv_fill *fill, const char *name, uint64_t inode);
 
 /* Files from @from on get their numbers by their names. */

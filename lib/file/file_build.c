@@ -168,7 +168,7 @@ static int fill_one(struct gnv_fill *fill, uint32_t number, gnv_fill_read_fn *re
 	}
 	if (!ret)
 		ret = gnv_fill_set(fill, number);
-	/* Not all of these sentences have the name. */
+	/* Not all of these messages have the name. */
 	return !ret || strstr(gpunvme_errmsg(), text) ? ret : gnv_fail(ret, "%s: %s", text, gpunvme_errmsg());
 }
 

@@ -136,5 +136,5 @@ GPUNVME_API int gpunvme_file_find(const struct gpunvme_file *file, const char *n
 			return 0;
 		}
 	}
-	return gnv_fail(-ENOENT, "no file of the table has this name: give it as gpunvme_file_get_entry() tells it");
+	return gnv_fail(-ENOENT, "no file of the table has this name: give it as gpunvme_file_get_entry() returns it");
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Files of mounted file systems: what they are, whether they still are that, and keeping them so. */
+/* Files of mounted file systems: what identifies them, whether they have changed, and the lease that keeps them unchanged. */
 #include "file/file_live.h"
 
 #include <errno.h>
@@ -54,7 +54,7 @@ static void describe(struct gpunvme_file_info *info, const struct gnv_os_mapped 
 	info->block = m->block;
 }
 
-/* ---- What has changed ---- */
+/* ---- Changes ---- */
 
 int gnv_live_changed(const char *name, const char *how)
 {
@@ -91,7 +91,7 @@ static int compare_inode(const struct gnv_live *live, const struct gnv_os_mapped
 	return 0;
 }
 
-/* Any change of an inode moves this time, also what sets the other one back. */
+/* Any change of an inode moves this time, also one that sets the other time back. */
 static int compare_ctime(const struct gnv_live *live, const struct gnv_os_mapped *now)
 {
 	if (now->ctime == live->mapped.ctime && now->ctime_ns == live->mapped.ctime_ns)
@@ -99,7 +99,7 @@ static int compare_ctime(const struct gnv_live *live, const struct gnv_os_mapped
 	return gnv_live_changed(live->name, "its owner, mode, times, names or attributes are others, and its data may be");
 }
 
-/* Where it lies now is compared; *m is as it is. */
+/* Compare the extents with those of now. *m has the file of now. */
 static int compare_map(const struct gpunvme_file *file, struct gnv_os_mapped *m)
 {
 	const struct gnv_live *live = file->live;
@@ -308,7 +308,7 @@ GPUNVME_API int gpunvme_file_unlease(struct gpunvme_file *file)
 		return ret;
 	live->leased = false;
 	file->info.writable = 0;
-	if (broken) /* what it is now is not what views have: gpunvme_file_check() goes on to tell */
+	if (broken) /* the file has changed, so views are old: gpunvme_file_check() still reports it */
 		return 0;
 	ret = gnv_os_describe(live->fd, live->name, &live->mapped);
 	describe(&file->info, &live->mapped);
@@ -320,7 +320,7 @@ static int leave_lease(const struct gnv_live *live, int ret)
 {
 	const struct gnv_message kept = gnv_message();
 
-	return gnv_fail(ret, "%s; the lease is left: `gpunvme unlease %s` ends it", kept.text, live->name);
+	return gnv_fail(ret, "%s. The lease is left: `gpunvme unlease %s` ends it", kept.text, live->name);
 }
 
 int gnv_live_end(struct gnv_live *live)

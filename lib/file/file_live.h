@@ -7,20 +7,20 @@
 #include "os/linux/extents.h"
 
 struct gnv_live {
-	struct gnv_reader place; /* where the file system lies; closed */
+	struct gnv_reader place; /* where the file system lies. Closed */
 
 	/* Of one file, which is kept open. */
 	int fd;			     /* negative: a set */
-	char *name;		     /* for sentences */
+	char *name;		     /* for messages */
 	struct gnv_os_mapped mapped; /* as it was last found in order */
 	bool leased;
 
 	/* Of a set. */
 	uint64_t dev;  /* its block device */
-	uint64_t *was; /* of each file, a sum of what tells of a change */
+	uint64_t *was; /* of each file, a sum that shows changes */
 };
 
-/* A table's, which gpunvme_file_close() ends. Return: it, or NULL with its sentence (-ENOMEM). */
+/* A table's, which gpunvme_file_close() ends. Return: it, or NULL with its error message (-ENOMEM). */
 struct gnv_live *gnv_live_new(struct gpunvme_file *set);
 
 /* Bytes that it takes in the host, or 0. */
@@ -46,7 +46,7 @@ gnv_fill_fn gnv_fill_mounted_set;
 int gnv_live_end(struct gnv_live *live);
 
 /*
- * gnv_live_find() - the file system under a file, on a block device that this library serves from the device
+ * gnv_live_find() - the file system under a file, on a block device that this library makes of the device
  * @r:     set on success: open, its bytes are the file system's
  * @super: set on success
  * Return: 0; as gpunvme_file_open().

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Many files of a mounted file system. No descriptor is kept, there may be a million of them: of each a sum of what tells of a
- * change is.
+ * Many files of a mounted file system. There may be a million of them, so no descriptor is kept. Each has a sum that shows changes.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -15,7 +14,7 @@
 
 /* ---- One file ---- */
 
-/* What the kernel changes with a file: any change of an inode moves ctime. */
+/* The fields that the kernel changes with a file. Any change of an inode moves ctime. */
 static uint64_t sum_of(const struct gnv_os_mapped *m)
 {
 	const uint64_t words[] = { m->inode, m->generation, m->bytes, (uint64_t)m->mtime, m->mtime_ns, (uint64_t)m->ctime, m->ctime_ns };
@@ -23,7 +22,7 @@ static uint64_t sum_of(const struct gnv_os_mapped *m)
 	return gnv_sum(words, sizeof(words));
 }
 
-/* @text: what sentences may have of the path */
+/* @text: the path, as messages may have it */
 static int open_file(const char *path, const char *text)
 {
 	int fd = gnv_os_live_open(path);
@@ -31,7 +30,7 @@ static int open_file(const char *path, const char *text)
 	return fd < 0 ? gnv_fail(fd, "%s: %s", text, strerror(-fd)) : fd;
 }
 
-/* Extents as they are now, in bytes. *m: what it was before they were asked for. */
+/* Present extents, in bytes. *m: the file before they were read. */
 static int map(const char *path, const char *text, struct gnv_extents *file, struct gnv_os_mapped *m)
 {
 	int fd = open_file(path, text), ret;
@@ -84,7 +83,7 @@ static int replaced(const char *text)
 	return gnv_fail(-EBUSY, "%s was replaced by another file while the table was made: try again", text);
 }
 
-/* Which file system a file is on; it may be one that is left out. */
+/* Find the file system of a file. The file may be one that is left out. */
 static int find_fs(struct gpunvme_dev *dev, uint32_t nsid, const char *path, struct gnv_fill *fill)
 {
 	struct gnv_os_mapped m;
@@ -133,7 +132,7 @@ static int read_all(struct search *s)
 	int ret;
 
 	s->live->was = calloc((size_t)fill->set->info.files + 1, sizeof(*s->live->was));
-	/* quiet -Wanalyzer-malloc-leak: the table has what it is of, gpunvme_file_close() frees it */
+	/* quiet -Wanalyzer-malloc-leak: the table has it, gpunvme_file_close() frees it */
 	fill->scratch = s->live->was ? gnv_extents_new() : NULL;
 	ret = fill->scratch ? gnv_fill_all(fill, read_file, s) : gnv_fail(-ENOMEM, "out of memory");
 	gnv_extents_free(fill->scratch);
@@ -157,7 +156,7 @@ int gnv_fill_mounted_set(struct gpunvme_dev *dev, const char *const *paths, uint
 	return ret;
 }
 
-/* ---- What has changed ---- */
+/* ---- Changes ---- */
 
 static int compare_inode(const struct gpunvme_file *set, uint32_t number, const char *text, const struct gnv_os_mapped *now)
 {

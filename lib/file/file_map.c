@@ -120,7 +120,7 @@ static int refuse(const char *what)
 	return gnv_fail(-EINVAL, "%s: make the map again by `gpunvme extents FILE`", what);
 }
 
-/* The last line, and the sum of what stands before it. */
+/* The last line, and the sum of the text before it. */
 static int check_end(const char *text)
 {
 	const char *end = strstr(text, "\nend ");
@@ -147,7 +147,7 @@ static bool uuid_from(const char *text, uint8_t uuid[16])
 	return true;
 }
 
-/* It appears in sentences, and terminals must not obey it. */
+/* It appears in messages, and terminals must not obey it. */
 static bool is_plain(const char *text)
 {
 	while (*text > ' ' && *text < 127)
@@ -177,7 +177,7 @@ static bool read_head(const char *text, struct gnv_map *map, const char **rest)
 	return true;
 }
 
-/* A space and a number; sscanf() would look for the end of the whole text each time. */
+/* A space and a number. sscanf() would look for the end of the whole text each time. */
 static bool read_number(const char **text, uint64_t *number)
 {
 	char *end;
@@ -248,7 +248,7 @@ static int check_super(struct gnv_reader *r, struct gnv_map *map)
 	return 0;
 }
 
-/* What would make writing by it unsafe. */
+/* Is writing by it unsafe? */
 static int check_write(const struct gnv_map *map, const struct gpunvme_file_opts *opts)
 {
 	if (!(opts->flags & GPUNVME_FILE_WRITE) || map->super.fs->check)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Maps of files on mounted file systems, as the kernel tells them. */
+/* Maps of files on mounted file systems, as the kernel reports them. */
 #include <errno.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What files tell: themselves, their extents, views for kernels. */
+/* Queries of files: info, extents, views for kernels. */
 #include <errno.h>
 #include <string.h>
 

@@ -15,7 +15,7 @@ static const struct {
 	uint64_t magic;
 	const char *why;
 } others[] = {
-	{ 0x9123683e, "btrfs writes every change to another place, and offers nothing that keeps blocks where they are; a map can be made "
+	{ 0x9123683e, "btrfs writes every change to another place, and offers nothing that keeps blocks where they are. Make a map "
 		      "while it is mounted read-only (`gpunvme extents`)" },
 	{ 0xf2f52010, "f2fs moves blocks when it cleans, and its superblock does not show that it did" },
 	{ 0x01021994, "tmpfs is in memory" },

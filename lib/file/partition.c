@@ -121,7 +121,7 @@ static int check_usable(const struct disk *disk, const struct gpt *gpt)
 			(unsigned long long)gpt->last, (unsigned long long)disk->nblocks);
 }
 
-/* The table whose header is in block @lba. */
+/* Find the partition in the table with its header in block @lba. */
 static int gpt_at(const struct disk *disk, uint64_t lba, uint32_t number, struct gnv_partition *part)
 {
 	uint8_t head[512], *table;
@@ -148,7 +148,7 @@ static int gpt_at(const struct disk *disk, uint64_t lba, uint32_t number, struct
 	return ret;
 }
 
-/* ---- MBR: four entries of 16 bytes at 446; type 4, first block 8, blocks 12 ---- */
+/* ---- MBR: four entries of 16 bytes at 446, with type at 4, first block at 8, blocks at 12 ---- */
 
 #define MBR_ENTRIES 446u
 #define MBR_PRIMARY 4u
@@ -190,11 +190,11 @@ static int mbr_link(const struct disk *disk, uint64_t link, uint8_t mbr[512])
 	return disk->read(disk->ctx, link * disk->lba_size, mbr, 512);
 }
 
-/* Linux takes partitions from all four entries of a link, and follows each extended partition of the MBR. Here nobody guesses. */
+/* Linux takes partitions from all four entries of a link, and follows each extended partition of the MBR. This code does not. */
 static int no_plain_chain(void)
 {
-	return gnv_fail(-EOPNOTSUPP, "the logical partitions (MBR) are not one plain chain, so their numbers are not certain; "
-				     "partition the drive with a GPT");
+	return gnv_fail(-EOPNOTSUPP, "the logical partitions (MBR) are not one plain chain, so their numbers are not certain. "
+				     "Partition the drive with a GPT");
 }
 
 static uint32_t count_extended(const uint8_t *mbr)
@@ -270,8 +270,8 @@ static int explain(const struct disk *disk, const char *cause)
 		if (size != disk->lba_size && gnv_within(size, sizeof(head), disk->nblocks * disk->lba_size) &&
 		    !disk->read(disk->ctx, size, head, sizeof(head)) && gpt_parse(head, size, 1, &gpt))
 			return gnv_fail(-EOPNOTSUPP,
-					"the partition table (GPT) is for blocks of %u bytes, and the namespace has blocks of %u; "
-					"do not repair the table. Copy the data to a drive that has that block size, or format this "
+					"the partition table (GPT) is for blocks of %u bytes, and the namespace has blocks of %u. "
+					"Do not repair the table. Copy the data to a drive that has that block size, or format this "
 					"namespace to it, which erases the data",
 					size, disk->lba_size);
 	return gnv_fail(-EUCLEAN, "%s", cause);

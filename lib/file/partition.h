@@ -11,7 +11,7 @@ struct gnv_partition {
 	uint64_t nblocks;
 };
 
-/* Reads @len bytes from @at on. Return: 0, or why not, with its sentence. */
+/* Reads @len bytes from @at on. Return: 0, or an error, with its message. */
 typedef int gnv_partition_read_fn(void *ctx, uint64_t at, void *buf, size_t len);
 
 /*

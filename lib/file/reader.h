@@ -15,8 +15,8 @@ struct gnv_reader {
 	char *buf;	 /* a chunk */
 	struct gnv_internal_ns ns;
 	uint64_t first; /* byte where the file system begins */
-	uint64_t bytes; /* of what it may have: the partition's, or the namespace's */
-	uint64_t chunk; /* what the buffer holds: its number; UINT64_MAX nothing */
+	uint64_t bytes; /* that it may have: of the partition, or of the namespace */
+	uint64_t chunk; /* number of the chunk in the buffer. UINT64_MAX: none */
 	uint64_t loads; /* so far */
 };
 

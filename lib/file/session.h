@@ -14,13 +14,13 @@ struct gnv_session {
 	uint32_t reads;
 	uint64_t loads_max; /* some for each chunk, and for each inode, which a listing visits in any order */
 	uint64_t names_max; /* of all directories: more have no room there */
-	int ret; /* why a read failed, or a function that libext2fs has called; its sentence was said */
+	int ret; /* why a read failed, or a function that libext2fs has called. Its message was set */
 };
 
 /* Return: 0, then s->fs is the caller's to ext2fs_free(); as gpunvme_file_open(). */
 int gnv_session_open(struct gnv_reader *r, struct gnv_session *s);
 
-/* Report an error of libext2fs, with the path; a read that failed has its own message. */
+/* Report an error of libext2fs, with the path. A read that failed has its own message. */
 int gnv_session_failed(const struct gnv_session *s, errcode_t err, const char *what);
 
 /* From the root. Return: 0, -ENOENT, -ENOTDIR, -ELOOP, ... */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Tables in memory of lanes: a copy for each GPU whose lanes use them, made when the first asks. Any thread. */
+/* Tables in memory of threads: a copy for each GPU whose threads use them, made at the first request. Any thread. */
 #ifndef GNV_FILE_UPLOAD_H
 #define GNV_FILE_UPLOAD_H
 
@@ -17,7 +17,7 @@ struct gnv_part {
 struct gnv_shown;
 
 struct gnv_shows {
-	pthread_mutex_t lock; /* protects what follows */
+	pthread_mutex_t lock; /* protects the fields below */
 	struct gnv_shown *first;
 };
 
@@ -25,9 +25,9 @@ void gnv_shows_init(struct gnv_shows *shows);
 void gnv_shows_end(struct gnv_shows *shows);
 
 /*
- * gnv_shows_get() - where the lanes of a GPU have @part, which is the same each time
- * @lane: for each part its address; 0 where all are empty
-* Return: 0; -ENOMEM; what the GPU returns.
+ * gnv_shows_get() - get the addresses of @part for the threads of a GPU. @part is the same each time
+ * @lane: for each part its address, or 0 if all are empty
+* Return: 0; -ENOMEM; errors of the GPU.
  */
 int gnv_shows_get(struct gnv_shows *shows, struct gpunvme_gpu *gpu, const struct gnv_part *part, unsigned parts, uint64_t *lane);
 

@@ -475,7 +475,7 @@ static void paths_and_files_are_refused(void **state)
 	(void)state;
 	make_image("-t ext4 -O casefold -E encoding=utf8");
 	rig_open(&r, "cpu", 512, 0);
-	refused_open(&r, "/Plain", 0, 0, -ENOENT, "/Plain is not there; folders that ignore case do not do so here: give the name");
+	refused_open(&r, "/Plain", 0, 0, -ENOENT, "/Plain is not there. Folders that ignore case do not do so here: give the name");
 	rig_close(&r);
 	make_image("-t ext4 -b 1024 -O inline_data -I 256");
 	rig_open(&r, "cpu", 512, 0);
@@ -609,7 +609,7 @@ static void refused_edit(struct rig *r, const char *text, const char *old, const
 	free(edited);
 }
 
-/* A file may be larger than its drive, by a hole; its last block ends within what 64 bits count. */
+/* A file may be larger than its drive, by a hole; its last block ends within end beyond 64 bits. */
 static void sizes_that_maps_claim(void **state)
 {
 	const uint64_t most = UINT64_MAX - 511;
@@ -624,7 +624,7 @@ static void sizes_that_maps_claim(void **state)
 	rig_open(&r, "cpu", 512, 0);
 	for (uint64_t bytes = UINT64_MAX; bytes > most; bytes -= bytes > most + 2 ? 509 : 1) {
 		text = map_claiming(&r, "/fragmented", bytes);
-		refused_map(&r, text, -EFBIG, "what 64 bits count");
+		refused_map(&r, text, -EFBIG, "end beyond 64 bits");
 		free(text);
 	}
 	text = map_claiming(&r, "/fragmented", most);
@@ -637,7 +637,7 @@ static void sizes_that_maps_claim(void **state)
 	assert_int_equal(gpunvme_cache_destroy(cache), 0);
 	opts.lba = 0;
 	assert_int_equal(gpunvme_cache_create(r.dev, r.gpu, &opts, &cache), -ERANGE);
-	assert_non_null(strstr(gpunvme_errmsg(), "what 64 bits count"));
+	assert_non_null(strstr(gpunvme_errmsg(), "end beyond 64 bits"));
 	gpunvme_file_close(file);
 	free(text);
 	rig_close(&r);

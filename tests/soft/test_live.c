@@ -246,7 +246,7 @@ static void test_not_live(void **state)
 	not_live(-EOPNOTSUPP, "another file system than the file");
 	k.magic = EXT4;
 	k.node = "/dev/nvme0n1";
-	not_live(-EXDEV, "/dev/nvme0n1, which this library does not serve");
+	not_live(-EXDEV, "/dev/nvme0n1, which is no disk of this library");
 	k.node = "/dev/ublkb8";
 	not_live(-ENODEV, "has gone");
 	k.node = "/dev/ublkb9p1";
@@ -254,7 +254,7 @@ static void test_not_live(void **state)
 	not_live(-EXDEV, "of another namespace than 1");
 	k.mark--;
 	k.other_head = true;
-	not_live(-EXDEV, "does not begin with what namespace 1 has there");
+	not_live(-EXDEV, "and namespace 1 begin with different bytes");
 	k.other_head = false;
 	k.bytes++;
 	not_live(-EXDEV, "ends after the end of namespace 1");

@@ -337,7 +337,7 @@ static void test_refused(void **state)
 	refused(dir, NULL, &opts, -EINTR, "the caller's progress function");
 	opts.progress = NULL;
 	k.node = "/dev/nvme0n1";
-	refused(dir, NULL, NULL, -EXDEV, "which this library does not serve");
+	refused(dir, NULL, NULL, -EXDEV, "which is no disk of this library");
 	k.node = "/dev/ublkb9";
 	k.flags = FS_JOURNAL_DATA_FL;
 	refused(dir, NULL, NULL, -EOPNOTSUPP, "to its journal first");

@@ -546,13 +546,13 @@ static void test_refusals(void **state)
 	says(gpunvme_file_open(dev, FILE_AT, &opts, &file), -EXDEV, "of another namespace than 2");
 	not_live(AT "/nothing", -ENOENT, "No such file");
 	not_live(AT, -EOPNOTSUPP, "no regular file");
-	not_live("/proc/version", -EOPNOTSUPP, "only ext4 and XFS tell");
+	not_live("/proc/version", -EOPNOTSUPP, "only ext4 and XFS show");
 	good(mount("none", "/mnt", "tmpfs", 0, NULL));
 	run("cp /init /mnt/file");
 	not_live("/mnt/file", -EOPNOTSUPP, "tmpfs is in memory");
 	good(umount("/mnt"));
 	run("truncate -s 32M /tmp/loop.img && mkfs.ext4 -q -F /tmp/loop.img && mount -o loop /tmp/loop.img /mnt && cp /init /mnt/file");
-	not_live("/mnt/file", -EXDEV, "does not serve");
+	not_live("/mnt/file", -EXDEV, "is no disk of this library");
 	good(umount("/mnt"));
 
 	write_file(FILE_AT, 11);
