@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The arena of a device. A chunk has one bit per page, set while used: neighbouring free pages are one run by themselves.
- * Invariant: a chunk in the list is mapped to the space; it leaves the list only after a successful unmap. It is attached to a GPU
- * while that uses blocks of it.
+ * Invariant: a chunk in the list is mapped to the space. It leaves the list only after a successful unmap. It is attached to a GPU
+ * while that GPU uses blocks of it.
  */
 #include "mem/arena.h"
 
@@ -20,7 +20,7 @@ struct gnv_arena_chunk {
 	struct gnv_arena_chunk *next;
 	struct gpunvme_mem *mem;
 	uint64_t iova;
-	unsigned pages; /* managed here; 0 for a chunk that is one big block */
+	unsigned pages; /* managed here. 0: the chunk is one big block */
 	unsigned used;
 	bool lent;
 	bool dead; /* atomic: taken away */
@@ -36,7 +36,7 @@ struct gnv_arena {
 	struct gnv_space *space;
 	const struct gnv_log *log;
 	size_t page;
-	struct gpunvme_gpu *source; /* whose memory it takes; NULL: the host's */
+	struct gpunvme_gpu *source; /* the GPU that provides the memory. NULL: the host does */
 	bool said_unlocked;
 	bool kept; /* a GPU did not let go of some of its memory */
 	struct gnv_arena_chunk *chunks;
@@ -155,8 +155,8 @@ static int chunk_add(struct gnv_arena *arena, size_t len, unsigned pages, struct
 	int ret;
 
 	if (!arena->space)
-		return gnv_fail(-ENOSPC, "the %zu bytes in the drive (CMB) have no room for %zu in a row; put fewer and less deep queues, or "
-				"less data there",
+		return gnv_fail(-ENOSPC, "the %zu bytes in the drive (CMB) have no room for %zu in a row. Put fewer or shorter "
+				"queues, or less data there",
 				arena->chunks->pages * arena->page, len);
 	chunk = chunk_new(CHUNK_PAGES);
 	if (!chunk)
@@ -291,7 +291,7 @@ static void fill_block(struct gnv_arena_chunk *chunk, size_t offset, size_t len,
 	block->chunk = chunk;
 }
 
-/* Make the block, whose pages are taken, what its user wants. With the lock held; on failure the pages stay taken. */
+/* Zero the block, which has its pages, and make it visible to its GPU. With the lock held. On failure the pages stay taken. */
 static int prepare(struct gnv_arena *arena, struct gpunvme_gpu *gpu, struct gnv_block *block)
 {
 	struct gnv_arena_chunk *chunk = block->chunk;
@@ -299,7 +299,7 @@ static int prepare(struct gnv_arena *arena, struct gpunvme_gpu *gpu, struct gnv_
 	int ret;
 
 	if (block->iova & (arena->page - 1))
-		return gnv_fail(-EOPNOTSUPP, "the controller wants pages of %zu bytes; its address space aligns to less",
+		return gnv_fail(-EOPNOTSUPP, "the controller needs pages of %zu bytes, but its address space aligns to less",
 				arena->page);
 	if (!arena->source)
 		/* quiet -Wanalyzer-null-argument: memory of the host has a pointer */
@@ -311,11 +311,11 @@ static int prepare(struct gnv_arena *arena, struct gpunvme_gpu *gpu, struct gnv_
 		return ret;
 	block->gpu = gpu;
 	block->lane = lane + (block->iova - chunk->iova);
-	/* What the CPU writes to a GPU's memory may hang in a cache of the bridge: the GPU does it. */
+	/* A CPU store to memory of a GPU may stay in a cache of the bridge. So the GPU writes the zeros. */
 	return arena->source ? gnv_gpu_fill(gpu, block->lane, block->len, 0) : 0;
 }
 
-/* What is larger has memory to itself, or does not fit. */
+/* A larger block gets memory to itself, or does not fit. */
 static size_t most_shared(const struct gnv_arena *arena)
 {
 	return arena->space ? OWN_MAPPING : arena->chunks->mem->len;
@@ -393,7 +393,7 @@ void gnv_arena_free(struct gnv_arena *arena, struct gnv_block *block)
 void gnv_arena_keep(struct gnv_arena *arena, struct gnv_block *block)
 {
 	pthread_mutex_lock(&arena->lock);
-	leak(arena, block->chunk, "a lane that did not end in time may still use them");
+	leak(arena, block->chunk, "a thread that did not end in time may still use them");
 	pthread_mutex_unlock(&arena->lock);
 	memset(block, 0, sizeof(*block));
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Memory of a device as the CPU reaches it: it combines what it writes there, and a GPU may hold that back until it is flushed. */
+/* Access to memory of a device by the CPU. The CPU combines its writes there, and a GPU may hold them back until a flush. */
 #include <errno.h>
 #include <string.h>
 
@@ -35,7 +35,7 @@ static int check(const struct gpunvme_mem *mem, uint64_t lane)
 {
 	if (gnv_mem_is_there(mem))
 		return 0;
-	return gnv_fail(-EFAULT, "memory of the GPU at 0x%llx was freed while it was mapped; call gpunvme_mem_free() before",
+	return gnv_fail(-EFAULT, "memory of the GPU at 0x%llx was freed while it was mapped. Call gpunvme_mem_free() first",
 			(unsigned long long)lane);
 }
 

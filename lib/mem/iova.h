@@ -14,7 +14,7 @@
 struct gnv_iova {
 	struct gnv_range *free; /* ascending, never adjacent */
 	unsigned count;
-	unsigned room;  /* of `free`; always enough to take every live allocation back */
+	unsigned room;  /* of `free`. Always enough to take every live allocation back */
 	unsigned live;  /* allocations */
 	uint64_t next;  /* where to look first */
 };
@@ -23,7 +23,7 @@ struct gnv_iova {
 void gnv_iova_init(struct gnv_iova *iova);
 void gnv_iova_fini(struct gnv_iova *iova);
 
-/* Make [start, last] free; it overlaps nothing that is. Return: 0, -ENOMEM. */
+/* Make [start, last] free. It must not overlap a free range. Return: 0, -ENOMEM. */
 int gnv_iova_add(struct gnv_iova *iova, uint64_t start, uint64_t last);
 
 /* Take the free parts of [start, last] away for good. Return: 0, -ENOMEM. */

@@ -71,8 +71,8 @@ int gnv_mem_check_space(const struct gpunvme_mem *mem, const struct gnv_space *s
 {
 	if (mem->cpu || mem->dmabuf >= 0 || space->copies)
 		return 0;
-	return gnv_fail(-EOPNOTSUPP, "%s memory without a CPU address and without a DMA-BUF is reached by no controller on the bus; use "
-				     "memory of the host", mem->ops->kind);
+	return gnv_fail(-EOPNOTSUPP, "%s memory without a CPU address and without a DMA-BUF is reached by no controller on "
+				     "the bus. Use memory of the host", mem->ops->kind);
 }
 
 int gnv_mem_map(struct gpunvme_mem *mem, struct gnv_space *space, const struct gnv_log *log, uint64_t *iova)
@@ -91,7 +91,8 @@ int gnv_mem_map(struct gpunvme_mem *mem, struct gnv_space *space, const struct g
 void gnv_mem_log_unlocked(const struct gnv_log *log, size_t len)
 {
 	gnv_log(log, GPUNVME_LOG_WARN,
-		"%zu bytes could not be locked in memory; raise RLIMIT_MEMLOCK (ulimit -l) if this machine swaps (said once)", len);
+		"%zu bytes could not be locked in memory. Raise RLIMIT_MEMLOCK (ulimit -l) if this machine swaps (logged once)",
+										len);
 }
 
 #define OF_GPU (GPUNVME_MEM_VRAM | GNV_MEM_VENDOR)
@@ -101,11 +102,11 @@ static int check_flags(uint32_t flags)
 	const uint32_t known = GPUNVME_MEM_HUGE | GPUNVME_MEM_HOST | GPUNVME_MEM_CMB_LISTS | GPUNVME_MEM_SHARED | OF_GPU;
 
 	if (flags & ~known)
-		return gnv_fail(-EINVAL, "unknown memory flags 0x%x; valid: GPUNVME_MEM_HUGE, _VRAM, _HIP, _DRM, _HOST, _CMB_LISTS, "
-				"_SHARED",
+		return gnv_fail(-EINVAL, "unknown memory flags 0x%x. Valid are GPUNVME_MEM_HUGE, _VRAM, _HIP, _DRM, _HOST, "
+				"_CMB_LISTS, _SHARED",
 				flags & ~known);
 	if (flags & OF_GPU && !gnv_is_pow2(flags & ~(uint32_t)GPUNVME_MEM_CMB_LISTS))
-		return gnv_fail(-EINVAL, "GPUNVME_MEM_VRAM, _HIP and _DRM exclude each other, GPUNVME_MEM_HOST, _HUGE and _SHARED");
+		return gnv_fail(-EINVAL, "GPUNVME_MEM_VRAM, _HIP and _DRM exclude each other, and also GPUNVME_MEM_HOST, _HUGE and _SHARED");
 	if (flags & GPUNVME_MEM_SHARED && flags & GPUNVME_MEM_HUGE)
 		return gnv_fail(-EINVAL, "GPUNVME_MEM_SHARED and GPUNVME_MEM_HUGE exclude each other: another process could take huge pages "
 					 "away");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Memory objects: bytes with a CPU pointer, a lane address and, per address space, an IOVA.
+ * Memory objects: bytes with a CPU pointer, an address for threads and, per address space, an IOVA.
  *
  * A kind of memory (host, VRAM, a foreign DMA-BUF, a device's BAR) is a `static const struct gnv_mem_ops` and one constructor.
  * Everything above works on struct gpunvme_mem. IOVAs and PRP lists belong to the mapping to a device (dma/mapping.h), not here.
@@ -17,13 +17,13 @@
 #include "util/log.h"
 #include "util/mmio.h"
 
-/* Flags of memory that an AMD GPU has from another than its lanes' runtime; one at a time. */
+/* Flags of memory that an AMD GPU allocates by another runtime than that of its threads. One at a time. */
 #define GNV_MEM_VENDOR ((uint32_t)(GPUNVME_MEM_HIP | GPUNVME_MEM_DRM))
 
 struct gnv_cached;  /* dma/mem_cache_table.h */
-struct gnv_mapping; /* of this memory to one device; dma/mapping.h */
+struct gnv_mapping; /* of this memory to one device (dma/mapping.h) */
 
-/* Told when the device in whose BAR the memory lies takes it away. */
+/* Called when the device in whose BAR the memory lies takes it away. */
 struct gnv_mem_watch {
 	struct gnv_mem_watch *next;
 	void (*lost)(struct gnv_mem_watch *watch); /* with the memory's lock held, on any thread */
@@ -33,12 +33,12 @@ struct gnv_mem_ops {
 	const char *kind; /* for messages: "host", "registered", ... */
 	/* Give the bytes back, not the object (gnv_mem_release() does both). Never NULL. */
 	void (*release)(struct gpunvme_mem *mem);
-	/* Make [offset, offset + len) visible to the lanes of a GPU, and undo that. Return: as the GPU's mmio_attach, mmio_detach. */
+	/* Make [offset, offset + len) visible to the threads of a GPU, and undo that. Return: as its mmio_attach, mmio_detach. */
 	int (*attach)(struct gpunvme_mem *mem, struct gpunvme_gpu *gpu, size_t offset, size_t len, struct gnv_gpu_range *range);
 	int (*detach)(struct gpunvme_mem *mem, struct gpunvme_gpu *gpu, struct gnv_gpu_range *range);
 };
 
-/* A memory, or a part of it, as the lanes of one GPU see it. */
+/* A memory, or a part of it, as the threads of one GPU see it. */
 struct gnv_sight {
 	struct gnv_sight *next; /* of this memory */
 	struct gpunvme_gpu *gpu; /* a counted reference */
@@ -58,28 +58,28 @@ struct gpunvme_mem {
 	const struct gnv_mem_ops *ops;
 	struct gpunvme_gpu *gpu; /* a counted reference, or NULL for the library's own */
 	void *cpu;               /* NULL where the CPU cannot reach it */
-	uint64_t lane;           /* of local memory: where the lanes of `gpu` have it */
+	uint64_t lane;           /* of local memory: its address for the threads of `gpu` */
 	size_t len;
 	size_t page;     /* bytes of one page of the backing */
-	int dmabuf;      /* descriptor of a DMA-BUF of the bytes, or -1; the kind that has one closes it */
+	int dmabuf;      /* descriptor of a DMA-BUF of the bytes, or -1. The kind that has one closes it */
 	uint64_t dmabuf_offset; /* of the first byte in it */
-	int fd;          /* descriptor of the bytes, from its first on, that another process can map; or -1 */
-	const struct gnv_mem_calls *calls; /* of a BAR: its registers, but for doorbells, are reached by these; NULL: at `cpu` */
+	int fd;          /* descriptor of the bytes, from the first on, that another process can map, or -1 */
+	const struct gnv_mem_calls *calls; /* of a BAR: they access its registers, except doorbells. NULL: at `cpu` */
 	bool local;      /* memory of `gpu`, not of the host */
-	bool far;        /* a device's pages: the CPU combines what it writes, and the kernel makes no direct I/O to them */
+	bool far;        /* memory of a device: the CPU combines its writes, and the kernel makes no direct I/O to it */
 	bool moves;      /* its driver may move it: memory of a GPU, and of exporters that are not known not to */
-	bool cached_stores; /* local: what lanes store there a controller may find only after gpunvme_gpu_fence() */
+	bool cached_stores; /* local: a controller may see stores of threads only after gpunvme_gpu_fence() */
 	bool borrowed;   /* local, but its user's, which may free it at any time */
 	uint64_t tag;    /* borrowed: as of struct gnv_gpu_bytes */
 	bool exempt;     /* the library's own, which may lie elsewhere than the data of its GPU on a device */
 	bool locked;     /* mlock succeeded */
 	bool ours;       /* the library's own, got by the public call: it is freed once */
-	bool orphan;     /* the library's own, freed while a device may still write to it; released with its last mapping */
+	bool orphan;     /* the library's own, freed while a device may still write to it. Released with its last mapping */
 	bool leaked;     /* a GPU did not let go of it: the bytes are never given back */
 	bool gone;       /* taken away for good */
 	bool inside;     /* memory of a controller in software: mapped, and reached once enabled there */
 	bool lists_inside; /* PRP lists of its mappings lie in the memory of the drive */
-	struct gpunvme_dev *home; /* it lies in this drive, which has it at home_iova without a mapping; or NULL */
+	struct gpunvme_dev *home; /* the drive in which it lies, and which has it at home_iova without a mapping, or NULL */
 	uint64_t home_iova;
 	struct gnv_cached *cached; /* that it belongs to, or NULL */
 	struct gnv_sight *sights; /* under the lock of the caller that shows it */
@@ -107,7 +107,7 @@ static inline void gnv_mem_reg_write32(const struct gpunvme_mem *bar, size_t off
 		gnv_mmio_write32(gnv_mem_regs(bar) + offset, value);
 }
 
-/* What memory of the host must be for a space to map it. */
+/* The flags that memory of the host needs for a space to map it. */
 static inline uint32_t gnv_mem_flags_for(const struct gnv_space *space)
 {
 	return (space->one_piece ? (uint32_t)GPUNVME_MEM_HUGE : 0) | (space->by_fd ? (uint32_t)GPUNVME_MEM_SHARED : 0);
@@ -116,7 +116,7 @@ static inline uint32_t gnv_mem_flags_for(const struct gnv_space *space)
 /*
  * gnv_mem_host_alloc() - anonymous memory of this process, zeroed, locked where possible, MADV_DONTFORK
  * @flags: enum gpunvme_mem_flags; with GPUNVME_MEM_SHARED it has a descriptor
- * @log:   told when huge pages had to be given up; that locking failed is in mem->locked, for its owner to say once
+ * @log: gets a line when there are no huge pages. If locking fails, mem->locked is false, and the owner logs it once
  * Return: 0, -EINVAL, -ENOMEM, -EMFILE.
  */
 int gnv_mem_host_alloc(size_t len, uint32_t flags, const struct gnv_log *log, struct gpunvme_mem **mem);
@@ -131,18 +131,18 @@ int gnv_mem_host_alloc_for(struct gpunvme_gpu *gpu, size_t len, uint32_t flags, 
 int gnv_mem_host_register(void *ptr, size_t len, struct gpunvme_mem **mem);
 
 /*
- * gnv_mem_gpu_alloc() - memory of a GPU; @how: as of the GPU's mem_alloc
- * gnv_mem_gpu_register() - the same of memory that its user got from the GPU's runtime; -ENOENT: it is the host's
+ * gnv_mem_gpu_alloc() - allocate memory of a GPU. @how: as of the GPU's mem_alloc
+ * gnv_mem_gpu_register() - register memory that its user got from the GPU's runtime. -ENOENT: it is the host's
  * Both hold a reference to the GPU. Return: 0; errors of the GPU's mem_alloc and mem_register; -ENOMEM.
  */
 int gnv_mem_gpu_alloc(struct gpunvme_gpu *gpu, uint32_t how, size_t len, struct gpunvme_mem **mem);
 int gnv_mem_gpu_register(struct gpunvme_gpu *gpu, void *ptr, size_t len, struct gpunvme_mem **mem);
 
 /*
- * gnv_mem_far_get() - bytes of memory of a device (`far`) to the host's own; gnv_mem_far_put() - the other way
+ * gnv_mem_far_get() - copy from memory of a device (`far`) to memory of the host. gnv_mem_far_put() - copy the other way
  *
- * By the CPU's mapping, or through the GPU's runtime where there is none. What was put is seen by lanes when the call returns.
- * Return: 0; -EFAULT the memory is its user's, which has freed it; -EIO. gnv_fail() has the message.
+ * By the CPU's mapping, or through the GPU's runtime if there is none. Threads see the copied bytes when the call returns. Return:
+ * 0; -EFAULT the memory is its user's, which has freed it; -EIO. gnv_fail() has the message.
  */
 int gnv_mem_far_get(const struct gpunvme_mem *mem, size_t offset, void *to, size_t len);
 int gnv_mem_far_put(const struct gpunvme_mem *mem, size_t offset, const void *from, size_t len);
@@ -150,17 +150,17 @@ int gnv_mem_far_put(const struct gpunvme_mem *mem, size_t offset, const void *fr
 /* Has its user not freed it? Memory of the library is there. */
 bool gnv_mem_is_there(const struct gpunvme_mem *mem);
 
-/* What the CPU stored to its mapping of such memory has arrived there, and what it loads from now on is read there. */
+/* Complete the CPU's earlier stores to its mapping of such memory. Its later loads read the memory itself. */
 void gnv_mem_far_fence(const struct gpunvme_mem *mem);
 
-/* Initialise the common part of a new object (zeroed by the caller); undone by gnv_mem_fini. */
+/* Initialise the common part of a new object, zeroed by the caller. gnv_mem_fini() undoes it. */
 void gnv_mem_init(struct gpunvme_mem *mem, const struct gnv_mem_ops *ops);
 void gnv_mem_fini(struct gpunvme_mem *mem);
 
 /*
- * gnv_mem_show() - make it visible to the threads of a GPU, once for all requests; gnv_mem_hide() takes one request back
+ * gnv_mem_show() - make it visible to the threads of a GPU, once for all requests. gnv_mem_hide() - take one request back
  * @offset, @len: which part, the same each time for one memory
- * @lane: the lanes' address of that part
+ * @lane: the threads' address of that part
  *
  * Memory of the host is mapped to its device before it is shown, and hidden from every GPU before it is released. The caller
  * serialises the two for one memory.
@@ -169,7 +169,7 @@ void gnv_mem_fini(struct gpunvme_mem *mem);
 int gnv_mem_show(struct gpunvme_mem *mem, struct gpunvme_gpu *gpu, size_t offset, size_t len, uint64_t *lane);
 int gnv_mem_hide(struct gpunvme_mem *mem, struct gpunvme_gpu *gpu);
 
-/* The same of memory that may have been blinded: of what was shown at @lane. */
+/* The same for memory that may have been blinded: hide the part that was shown at @lane. */
 int gnv_mem_hide_at(struct gpunvme_mem *mem, const struct gpunvme_gpu *gpu, uint64_t lane);
 
 /*
@@ -181,38 +181,37 @@ int gnv_mem_hide_at(struct gpunvme_mem *mem, const struct gpunvme_gpu *gpu, uint
 int gnv_mem_blind(struct gpunvme_mem *mem, bool reset);
 
 /*
- * What a runtime made cached of it is uncached again, for each GPU to which it is shown; serialised with those above.
+ * Make pages that a runtime made cached uncached again, for each GPU that sees them. Serialised with the functions above.
 * Return: 0; errors of the GPU's host_renew.
  */
 int gnv_mem_renew(struct gpunvme_mem *mem);
 
-/* How it is shown to that GPU, or NULL: not, or it is blind; valid until it is hidden. */
+/* How that GPU sees it. NULL: it does not, or the memory is blind. Valid until it is hidden. */
 struct gnv_sight *gnv_mem_sight(struct gpunvme_mem *mem, const struct gpunvme_gpu *gpu);
 
-/* For the ops of kinds: ordinary memory of this process; memory of another driver, reached by its CPU pointer or its DMA-BUF. */
+/* For the ops of kinds: ordinary memory of this process, and memory of another driver (by its CPU pointer or its DMA-BUF). */
 int gnv_mem_attach_host(struct gpunvme_mem *mem, struct gpunvme_gpu *gpu, size_t offset, size_t len, struct gnv_gpu_range *range);
 int gnv_mem_detach_host(struct gpunvme_mem *mem, struct gpunvme_gpu *gpu, struct gnv_gpu_range *range);
 int gnv_mem_attach_foreign(struct gpunvme_mem *mem, struct gpunvme_gpu *gpu, size_t offset, size_t len,
 			   struct gnv_gpu_range *range);
 int gnv_mem_detach_foreign(struct gpunvme_mem *mem, struct gpunvme_gpu *gpu, struct gnv_gpu_range *range);
 
-/* Watch the memory, and not any more; its lock is held. */
+/* Begin and end a watch of the memory. Its lock is held. */
 void gnv_mem_watch(struct gpunvme_mem *mem, struct gnv_mem_watch *watch);
 void gnv_mem_unwatch(struct gpunvme_mem *mem, struct gnv_mem_watch *watch);
 
 /* It was taken away: notify all watches. @gone: it cannot be mapped again either. */
 void gnv_mem_lose(struct gpunvme_mem *mem, bool gone);
 
-/* Bytes, object and its reference to the GPU; no device has it mapped. */
+/* Release the bytes, the object and its reference to the GPU. No device has it mapped. */
 void gnv_mem_release(struct gpunvme_mem *mem);
 
 /* Can controllers of this space have memory of this kind? Return: 0; -EOPNOTSUPP. */
 int gnv_mem_check_space(const struct gpunvme_mem *mem, const struct gnv_space *space);
 
 /*
- * Map it in a space. Where the map fails and a processor keeps the bytes, the log says so, and gnv_mem_release() gives nothing
- * back. Under the memory's lock where others know it. Return: 0; as the map of the space; -EIO, with an error message, for
- * -EOWNERDEAD.
+ * Map it in a space. If the map fails and a processor keeps the bytes, the log says so, and gnv_mem_release() frees nothing. Under
+ * the memory's lock if other threads know it. Return: 0; as the map of the space; -EIO, with an error message, for -EOWNERDEAD.
  */
 int gnv_mem_map(struct gpunvme_mem *mem, struct gnv_space *space, const struct gnv_log *log, uint64_t *iova);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * BAR0 -> DMA-BUF of other devices; that of the controller itself is port/vfio_device.c.
- * Invariant: the device is open as long as any memory in its BARs exists, unless the kernel wanted it back. Locks, in the order
- * they are taken: that of the device, that of a memory in it.
+ * Memory in BARs of other devices, as DMA-BUFs. (Memory of the controller itself: port/vfio_device.c.) Invariant: the device is
+ * open as long as any memory in its BARs exists, unless the kernel wanted it back. Order of locks: that of the device, that of a
+ * memory in it.
  */
 #include "mem/mem_bar.h"
 
@@ -17,7 +17,7 @@
 #include "util/process.h"
 
 struct mem_bar {
-	struct gpunvme_mem mem; /* first: what is freed */
+	struct gpunvme_mem mem; /* first: it has the address of the whole */
 	struct gpunvme_bar *dev;
 	struct mem_bar *next;
 };
@@ -28,11 +28,11 @@ struct gpunvme_bar {
 	struct gnv_vfio_watch watch;
 	struct gnv_log log;
 	unsigned refs;        /* atomic */
-	pthread_mutex_t lock; /* protects what follows, and vfio.fd against the watcher */
+	pthread_mutex_t lock; /* protects the fields below, and vfio.fd against the watcher */
 	struct mem_bar *mems;
 };
 
-/* Each device that has this memory mapped ends what uses it. */
+/* End all uses of this memory by devices that have it mapped. */
 static void lose_all(struct gpunvme_bar *dev, bool gone)
 {
 	struct mem_bar *bar;
@@ -41,7 +41,7 @@ static void lose_all(struct gpunvme_bar *dev, bool gone)
 		gnv_mem_lose(&bar->mem, gone);
 }
 
-/* As the port does with a controller: nobody may make the kernel's remover wait. */
+/* As the port does with a controller: the kernel's remover must not wait. */
 static void give_back(struct gpunvme_bar *dev)
 {
 	struct mem_bar *bar;
@@ -53,12 +53,12 @@ static void give_back(struct gpunvme_bar *dev)
 	if (!ret)
 		ret = gnv_vfio_quiesce(&dev->vfio, &end);
 	if (ret) {
-		gnv_log(&dev->log, GPUNVME_LOG_ERROR, "%s: the kernel wants the device back; free the memory in it and close it",
+		gnv_log(&dev->log, GPUNVME_LOG_ERROR, "%s: the kernel wants the device back. Free the memory in it and close it",
 			dev->vfio.bdf);
 		return;
 	}
 	gnv_vfio_release(&dev->vfio);
-	gnv_log(&dev->log, GPUNVME_LOG_WARN, "%s: the kernel wanted the device back (unbind or removal); it was released",
+	gnv_log(&dev->log, GPUNVME_LOG_WARN, "%s: the kernel wanted the device back (unbind or removal), so it was released",
 		dev->vfio.bdf);
 }
 
@@ -71,7 +71,7 @@ static void alarm_rang(void *ctx, bool must_release)
 	if (must_release)
 		give_back(dev);
 	else
-		gnv_log(&dev->log, GPUNVME_LOG_ERROR, "%s: the PCI bus reported an error of the device (see dmesg); reset it",
+		gnv_log(&dev->log, GPUNVME_LOG_ERROR, "%s: the PCI bus reported an error of the device (see dmesg). Reset it",
 			dev->vfio.bdf);
 	pthread_mutex_unlock(&dev->lock);
 }
@@ -92,7 +92,7 @@ int gnv_bar_dev_open(gnv_vfio_take *take, const struct gnv_pci *pci, const struc
 		goto free_dev;
 	ret = gnv_vfio_enable(&dev->vfio); /* before any export: one made while memory is off is born revoked */
 	if (!ret)
-		ret = gnv_vfio_master(&dev->vfio); /* its DMA ends in an address space of its own, where nothing is */
+		ret = gnv_vfio_master(&dev->vfio); /* its DMA ends in an address space of its own, which is empty */
 	if (!ret)
 		ret = gnv_vfio_watch_start(&dev->watch, &dev->vfio, alarm_rang, dev);
 	if (ret)
@@ -172,7 +172,7 @@ static void bar_release(struct gpunvme_mem *mem)
 
 static const struct gnv_mem_ops bar_ops = { "bar", bar_release, gnv_mem_attach_foreign, gnv_mem_detach_foreign };
 
-/* With the device's lock held. A DMA-BUF is what IOMMUFD wants; type 1 maps the CPU's mapping and can do without. */
+/* With the device's lock held. IOMMUFD needs a DMA-BUF. Type 1 maps the CPU's mapping and needs none. */
 static int map_bar(struct mem_bar *bar, unsigned index, uint64_t offset, size_t len)
 {
 	struct gpunvme_bar *dev = bar->dev;

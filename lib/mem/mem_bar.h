@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Memory in the BAR of another PCI device that is held through VFIO (gpunvme/mem.h): what stands in for the memory of a GPU, and
- * how the controller memory buffer of a second drive is reached.
+ * Memory in the BAR of another PCI device that is held through VFIO (gpunvme/mem.h). It stands for the memory of a GPU, or is the
+ * controller memory buffer of a second drive.
  */
 #ifndef GNV_MEM_MEM_BAR_H
 #define GNV_MEM_MEM_BAR_H
@@ -14,7 +14,7 @@
 /*
  * gnv_bar_dev_open() - take a device and watch it
  * @take: how, as for gnv_vfio_open()
- * Counted: every memory in it holds a reference; gpunvme_bar_close() drops the first one. Return: as gpunvme_bar_open().
+ * Counted: every memory in it holds a reference. gpunvme_bar_close() drops the first one. Return: as gpunvme_bar_open().
  */
 int gnv_bar_dev_open(gnv_vfio_take *take, const struct gnv_pci *pci, const struct gnv_log *log, struct gpunvme_bar **dev);
 

@@ -42,8 +42,8 @@ static int check_range(int fd, uint64_t offset, size_t len)
 }
 
 /*
- * BARs that vfio-pci lends, and pages of the host, stay where they are. Drivers of GPUs move theirs; all of DRM, amdgpu too, export
- * as "drm" (drm_gem_prime_export), others by their own names. Of whom nothing is known, the worst is assumed.
+ * BARs that vfio-pci lends, and pages of the host, stay where they are. Drivers of GPUs move theirs. All of DRM, amdgpu too, export
+ * as "drm" (drm_gem_prime_export), others by their own names. An unknown exporter is assumed to move its memory.
  */
 static bool may_move(int fd)
 {
@@ -59,8 +59,8 @@ static bool may_move(int fd)
 }
 
 /*
- * Stores to a GPU's own memory by the address that its runtime gave stay in its L2, and the DMA-BUF may be of that. It does not say
- * of whose memory it is, nor, but for what libdrm marked as uncached, how threads reach it: what may move may be cached.
+ * Stores to a GPU's own memory by the address that its runtime gave stay in its L2, and the DMA-BUF may be of that memory. It does
+ * not say of which. It says how threads access it only if libdrm marked it as uncached. So memory that may move may be cached.
  */
 static bool may_be_cached(const struct gpunvme_gpu *gpu, int fd)
 {
@@ -80,7 +80,7 @@ GPUNVME_API int gpunvme_mem_import_dmabuf(struct gpunvme_gpu *gpu, int fd, uint6
 		return ret;
 	ret = gnv_dmabuf_dup(fd, &own);
 	if (ret)
-		return gnv_fail(ret, "no descriptor for the DMA-BUF; raise RLIMIT_NOFILE (ulimit -n)");
+		return gnv_fail(ret, "no descriptor for the DMA-BUF. Raise RLIMIT_NOFILE (ulimit -n)");
 	mem = calloc(1, sizeof(*mem));
 	if (!mem) {
 		gnv_dmabuf_close(own);

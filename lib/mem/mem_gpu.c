@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Memory of a GPU. Its own lanes have an address of it from the start; other GPUs reach it as foreign memory, by its DMA-BUF.
+ * Memory of a GPU. Its own threads have an address of it from the start. Other GPUs access it as foreign memory, by its DMA-BUF.
  * Invariant: the bytes go before the reference to the GPU.
  */
 #include <errno.h>

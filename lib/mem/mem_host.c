@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Host memory: allocated by the library, or registered by its owner.
- * Invariant: `cpu` and `len` describe one mapping, whole pages, readable and writable; CPU threads use the same address.
+ * Invariant: `cpu` and `len` describe one mapping, whole pages, readable and writable. CPU threads use the same address.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -61,7 +61,7 @@ static int map_pages(size_t len, bool huge, const struct gnv_log *log, void **pt
 	if (!gnv_sys_map(len, HUGE_PAGE, true, ptr))
 		return 0;
 	gnv_log(log, GPUNVME_LOG_INFO,
-		"no 2 MiB pages for %zu bytes (vm.nr_hugepages reserves them); using small or transparent huge pages", len);
+		"no 2 MiB pages for %zu bytes (vm.nr_hugepages reserves them). Using small or transparent huge pages", len);
 	*page = gnv_sys_page_size();
 	return gnv_sys_map(len, HUGE_PAGE, false, ptr);
 }
@@ -86,7 +86,8 @@ static int alloc_shared(size_t len, struct gpunvme_mem **mem)
 	int fd, ret = gnv_shared_create(len, &fd, &ptr);
 
 	if (ret == -EMFILE || ret == -ENFILE)
-		return gnv_fail(-EMFILE, "no descriptor for %zu bytes that another process can map; raise RLIMIT_NOFILE (ulimit -n)", len);
+		return gnv_fail(-EMFILE, "no descriptor for %zu bytes that another process can map. Raise RLIMIT_NOFILE (ulimit -n)",
+				len);
 	if (ret)
 		return gnv_fail(-ENOMEM, "the system has no %zu bytes of memory that another process can map", len);
 	*mem = object_new(&shared_ops, ptr, len, gnv_sys_page_size());
@@ -115,7 +116,7 @@ int gnv_mem_host_alloc(size_t len, uint32_t flags, const struct gnv_log *log, st
 	return ret;
 }
 
-/* Memory of the lanes' runtime. */
+/* Memory of the threads' runtime. */
 static int alloc_of_lanes(struct gpunvme_gpu *gpu, size_t len, struct gpunvme_mem **mem)
 {
 	const size_t page = gnv_sys_page_size();
@@ -146,7 +147,8 @@ int gnv_mem_host_alloc_for(struct gpunvme_gpu *gpu, size_t len, uint32_t flags, 
 	if (gpu->ops->host_alloc && !(flags & (GPUNVME_MEM_HUGE | GPUNVME_MEM_SHARED))) {
 		ret = alloc_of_lanes(gpu, len, mem);
 		if (ret == -EOPNOTSUPP)
-			gnv_log(gnv_gpu_log(gpu), GPUNVME_LOG_WARN, "%s; copies of HIP's make other memory cached, until gpunvme_gpu_fence()",
+			gnv_log(gnv_gpu_log(gpu), GPUNVME_LOG_WARN, "%s. Copies by HIP make other memory cached until "
+								    "gpunvme_gpu_fence()",
 				gpunvme_errmsg());
 	}
 	if (ret == -EOPNOTSUPP)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Address spaces: what a controller's DMA addresses mean. One space may serve several controllers.
+ * Address spaces: each gives the DMA addresses of a controller their meaning. Several controllers may share one.
  *
  * An IOVA is chosen by the space, page aligned, contiguous for the whole memory. Every slot of the ops is filled. Spaces are
  * counted: every port that uses one holds a reference.
@@ -32,18 +32,18 @@ struct gnv_space_ops {
 	 * undone, but a GPU did not let go of the bytes: they must stay until the process ends. The error message says why.
 	 */
 	int (*unmap)(struct gnv_space *space, uint64_t iova, size_t len);
-	/* The last reference went; no device uses it any more. */
+	/* The last reference went. No device uses it any more. */
 	void (*close)(struct gnv_space *space);
 };
 
 struct gnv_space {
 	const struct gnv_space_ops *ops;
 	unsigned refs;  /* atomic */
-	bool by_dmabuf; /* maps what has a DMA-BUF by it: its exporter is asked, and a refusal may move the memory */
-	bool one_piece; /* maps only what is contiguous in physical memory: huge pages */
-	bool by_fd;	/* maps only what has a descriptor that another process can map (gpunvme_mem.fd) */
-	bool copies;	/* maps what only the runtime of a GPU reaches: the controller is software of this process */
-	bool bare;	/* nothing stands between device and memory: what was unmapped can be reached all the same */
+	bool by_dmabuf; /* maps memory that has a DMA-BUF by it: a refusal of the exporter may move the memory */
+	bool one_piece; /* maps only memory that is contiguous in physical memory: huge pages */
+	bool by_fd;	/* maps only memory with a descriptor that another process can map (gpunvme_mem.fd) */
+	bool copies;	/* maps also memory that only the runtime of a GPU reaches: the controller is software of this process */
+	bool bare;	/* without an IOMMU: the device can access memory even after its unmap */
 };
 
 static inline struct gnv_space *gnv_space_get(struct gnv_space *space)

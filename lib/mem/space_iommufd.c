@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The address space behind an IOMMUFD. Memory that has a DMA-BUF is mapped by it: the kernel pins no pages of a device's BAR.
+ * The address space of an IOMMUFD. Memory that has a DMA-BUF is mapped by it: the kernel pins no pages of a device's BAR.
  */
 #include <errno.h>
 
@@ -14,12 +14,12 @@ static int map_dmabuf(const struct gnv_space_vfio *sv, const struct gpunvme_mem 
 	if (ret == -EOPNOTSUPP)
 		return gnv_fail(ret,
 				"the kernel refused the DMA-BUF for %s: up to Linux 7.3 IOMMUFD takes only a single range that "
-				"vfio-pci exported; use a patched kernel (docs/kernel.md). On one, gpunvme doctor reports what the "
+				"vfio-pci exported. Use a patched kernel (docs/kernel.md). There gpunvme doctor reports what the "
 				"exporting driver offers",
 				sv->bdf);
 	if (ret == -ENODEV)
-		return gnv_fail(ret, "the DMA-BUF was revoked: its device was reset, closed, or does not decode memory; map it again "
-				     "when that is over");
+		return gnv_fail(ret, "the DMA-BUF was revoked: its device was reset, closed, or does not decode memory. Map it "
+				     "again when that is over");
 	if (ret == -EREMOTEIO) /* contrib/kernel/0003: pci_p2pdma_distance() is negative */
 		return gnv_fail(ret,
 				"the kernel knows no path over PCIe from %s to the device with this memory: use slots below one PCIe switch, "

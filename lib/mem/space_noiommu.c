@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * No address space at all: without an IOMMU a device's addresses are physical ones. IOMMUFD pins the memory under a label, an
- * address that only it knows, and tells where the pages lie.
+ * No address space: without an IOMMU a device uses physical addresses. IOMMUFD pins the memory at a label, an address that only
+ * IOMMUFD knows, and reports where the pages lie.
  * Invariant: every memory that is given out lies in one piece, since a queue, a PRP table and the first page of a transfer are
  * computed from one address.
  */
@@ -22,17 +22,19 @@ struct gnv_space_run {
 static int get_failed(const struct gnv_space_vfio *sv, int ret)
 {
 	if (ret == -EPERM)
-		return gnv_fail(ret, "%s: only CAP_SYS_RAWIO may read physical addresses; run as root", sv->bdf);
+		return gnv_fail(ret, "%s: only CAP_SYS_RAWIO may read physical addresses. Run as root", sv->bdf);
 	if (ret == -ENOTTY || ret == -EOPNOTSUPP)
-		return gnv_fail(-EOPNOTSUPP, "%s: this kernel does not tell physical addresses; that needs Linux 7.3 with CONFIG_VFIO_NOIOMMU",
+		return gnv_fail(-EOPNOTSUPP, "%s: this kernel does not report physical addresses: use Linux 7.3 with "
+					     "CONFIG_VFIO_NOIOMMU",
 				sv->bdf);
 	if (ret == -EINVAL)
-		return gnv_fail(-ENODEV, "%s: the DMA-BUF was revoked: its device was reset or closed; map it again when that is over",
+		return gnv_fail(-ENODEV, "%s: the DMA-BUF was revoked: its device was reset or closed. Map it again when that is "
+					 "over",
 				sv->bdf);
-	return gnv_fail(ret, "%s: the kernel does not tell where the memory lies", sv->bdf);
+	return gnv_fail(ret, "%s: the kernel does not report where the memory lies", sv->bdf);
 }
 
-/* Piece by piece: the kernel tells how far each goes. */
+/* Piece by piece: the kernel reports how far each goes. */
 static int find_phys(const struct gnv_space_vfio *sv, uint64_t label, size_t len, uint64_t *phys)
 {
 	size_t done = 0;
@@ -44,16 +46,17 @@ static int find_phys(const struct gnv_space_vfio *sv, uint64_t label, size_t len
 		if (ret)
 			return get_failed(sv, ret);
 		if (!piece || piece > len - done)
-			return gnv_fail(-EPROTO, "%s: the kernel tells of %llu bytes where %zu were asked for", sv->bdf,
+			return gnv_fail(-EPROTO, "%s: the kernel reported %llu bytes, but %zu were asked for", sv->bdf,
 					(unsigned long long)piece, len - done);
 		if (done && at != *phys + done)
 			return gnv_fail(-EOPNOTSUPP,
-					"%zu bytes for %s do not lie in one piece of physical memory, as they must without an IOMMU; use "
-					"GPUNVME_MEM_HUGE and at most 2 MiB for each buffer (vm.nr_hugepages)",
+					"%zu bytes for %s do not lie in one piece of physical memory, as they must without an "
+					"IOMMU. Use GPUNVME_MEM_HUGE and at most 2 MiB for each buffer (vm.nr_hugepages)",
 					len, sv->bdf);
 		if (at > GNV_SPACE_HIGHEST || piece - 1 > GNV_SPACE_HIGHEST - at)
 			return gnv_fail(-EOPNOTSUPP,
-					"the memory for %s lies at 0x%llx, and drives exist that have only 48 bits of an address; use an IOMMU",
+					"the memory for %s lies at 0x%llx, but some drives have only 48 bits of an address. Use an "
+					"IOMMU",
 					sv->bdf, (unsigned long long)at);
 		if (!done)
 			*phys = at;

@@ -28,7 +28,7 @@ int gnv_soft_space_find_free(struct soft_space *soft)
 	return -ENOSPC;
 }
 
-/* ---- What hears of mappings; under the lock ---- */
+/* ---- Watches of mappings. Under the lock ---- */
 
 int gnv_soft_space_end_watches(const struct soft_space *soft, struct entry *e)
 {
@@ -55,7 +55,7 @@ static bool is_there(const struct entry *e)
 	return __atomic_load_n(&e->state, __ATOMIC_ACQUIRE) || e->map.leaving;
 }
 
-/* It hears no more of this one. What it still reaches then, or does not let go of, nobody may reuse. */
+/* End its watch of this mapping. If it still reaches the bytes then, or does not let go of them, they are never reused. */
 static void end_watch(struct gnv_soft_watch *watch, struct entry *e)
 {
 	if (is_there(e) && watch->unmapping(watch, &e->map))
@@ -131,7 +131,7 @@ static int soft_map(struct gnv_space *space, const struct gpunvme_mem *mem, uint
 	if (mem->far && !mem->cpu && mem->gpu->ops->mem_check(mem->gpu, mem->lane, mem->len))
 		return gnv_fail(-EOPNOTSUPP,
 				"the software controller cannot reach this memory of %s: it has no CPU address, and the GPU's runtime, "
-				"which would copy, has not made it; use gpunvme_mem_alloc() without GPUNVME_MEM_HIP and _DRM",
+				"which would copy, has not made it. Use gpunvme_mem_alloc() without GPUNVME_MEM_HIP and _DRM",
 				mem->gpu->info.name);
 	if (!mem->len || mem->len >= 1ull << soft->shift)
 		return gnv_fail(-ENOSPC, "%zu bytes do not fit the software address space", mem->len);
@@ -151,7 +151,7 @@ static int soft_map(struct gnv_space *space, const struct gpunvme_mem *mem, uint
 		ret = gnv_soft_space_publish(soft, e);
 	}
 	pthread_mutex_unlock(&soft->lock);
-	return slot < 0 ? gnv_fail(slot, "the software address space is full; unmap something") : ret;
+	return slot < 0 ? gnv_fail(slot, "the software address space is full. Unmap something") : ret;
 }
 
 static struct entry *entry_of(struct soft_space *soft, uint64_t iova)
@@ -187,7 +187,7 @@ static void soft_cut(struct gnv_space *space, uint64_t iova, size_t len)
 	(void)len;
 }
 
-/* Return: 0, -EBUSY, -EOWNERDEAD, -ENOENT. Once nobody holds a reference it is there for nobody, whatever those that watch say. */
+/* Return: 0, -EBUSY, -EOWNERDEAD, -ENOENT. Without references the mapping is gone, whatever the watches return. */
 static int end(const struct soft_space *soft, struct entry *e)
 {
 	int ret = e->map.leaving ? 0 : -ENOENT;

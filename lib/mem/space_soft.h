@@ -24,13 +24,13 @@
 struct gnv_soft_map {
 	uint64_t iova;
 	size_t len;
-	char *cpu;     /* of the first byte; where the CPU does not reach it, an address that nothing has */
-	const struct gpunvme_mem *far; /* memory of a device, which gnv_soft_map_get() and _put() move; NULL: the host's */
+	char *cpu;     /* of the first byte. If the CPU cannot access it, an address where nothing is mapped */
+	const struct gpunvme_mem *far; /* memory of a device, moved by gnv_soft_map_get() and _put(). NULL: the host's */
 	bool inside;   /* memory of the controller's own: there is nothing at its address until CMBMSC says so */
 	bool hidden;   /* the CPU does not reach it: no rings there, no lists */
 	bool foreign;  /* memory of another process */
 	uint32_t leaving; /* no new use of it begins (atomic) */
-	unsigned slot; /* 0 .. GNV_SOFT_SPACE_SLOTS-1; with `serial` names the mapping uniquely */
+	unsigned slot; /* 0 .. GNV_SOFT_SPACE_SLOTS-1. With `serial` it names the mapping uniquely */
 	uint64_t serial;
 };
 
@@ -41,9 +41,9 @@ static inline bool gnv_soft_map_holds(const struct gnv_soft_map *map, uint64_t i
 }
 
 /*
- * Bytes of memory of a device to private memory and back; @at is an address as `cpu` is. Fence: as gnv_mem_far_fence(); nothing
- * for memory of the host.
- * Return: 0; -EFAULT, -EIO with a sentence.
+ * Copy bytes from memory of a device to private memory and back. @at is an address as `cpu` is. Fence: as gnv_mem_far_fence(), but
+ * nothing for memory of the host.
+ * Return: 0; -EFAULT, -EIO with an error message.
  */
 int gnv_soft_map_get(const struct gnv_soft_map *map, const char *at, void *to, size_t len);
 int gnv_soft_map_put(const struct gnv_soft_map *map, const char *at, const void *from, size_t len);
@@ -69,16 +69,16 @@ static inline bool gnv_soft_map_is_leaving(const struct gnv_soft_map *map)
 
 /*
  * gnv_soft_space_place() - map memory of another process where that process says
- * @cpu: where this one reaches it
+ * @cpu: its address in this process
  * Return: 0; -EINVAL it is empty, wraps, or lies among the space's own addresses; -EEXIST it overlaps another one; -ENOSPC;
  * -EOWNERDEAD as the map of struct gnv_space_ops.
  */
 int gnv_soft_space_place(struct gnv_space *space, uint64_t iova, size_t len, void *cpu);
 
 /*
- * gnv_soft_space_displace() - undo that: from now on no use begins, and those that are under way are waited for
+ * gnv_soft_space_displace() - remove such a mapping: no new use begins, and uses in progress are waited for
  * @iova: of the whole mapping, placed or given up once before by this function with -EBUSY
- * Return: 0 nobody reaches the memory any more; -EBUSY somebody still does after @ms: call it again; -EOWNERDEAD as the unmap of
+ * Return: 0 nothing reaches the memory any more; -EBUSY something still does after @ms: call it again; -EOWNERDEAD as the unmap of
  * struct gnv_space_ops; -ENOENT.
  */
 int gnv_soft_space_displace(struct gnv_space *space, uint64_t iova, uint32_t ms);
@@ -90,7 +90,7 @@ int gnv_soft_space_withdraw(struct gnv_space *space, uint64_t iova);
 int gnv_soft_space_create(struct gnv_space **space);
 /* The same for a controller that knows 48 bits of an address: it chooses from 2^47 to 2^48, for less than 32 GiB at a time. */
 int gnv_soft_space_create_narrow(struct gnv_space **space);
-/* Does it choose addresses as that one does? */
+/* Does it choose addresses as gnv_soft_space_create_narrow() says? */
 bool gnv_soft_space_is_narrow(struct gnv_space *space);
 
 /*
@@ -103,7 +103,7 @@ int gnv_soft_space_get(struct gnv_space *space, uint64_t iova, size_t len, const
 void gnv_soft_space_put(struct gnv_space *space, const struct gnv_soft_map *map);
 
 /*
- * What hears of each mapping: a controller that reaches memory by tables of its own. Functions are called one at a time, under the
+ * A watch of all mappings, for a controller that accesses memory by its own tables. Functions are called one at a time, under the
  * lock of the space: they neither map nor unmap.
  */
 struct gnv_soft_watch {
@@ -111,8 +111,8 @@ struct gnv_soft_watch {
 	/* It is mapped, and no host knows its address yet. Return: 0; -errno with an error message: then it is not mapped. */
 	int (*mapped)(struct gnv_soft_watch *watch, const struct gnv_soft_map *map);
 	/*
-	 * It goes: nobody holds a reference any more, and nobody takes one. Also called for what mapped() refused, or was not called
-	 * for, and for all that is still mapped when the watch ends.
+	 * The mapping goes: it has no references, and gets none. Also called for mappings that mapped() refused or never saw, and
+	 * for all that still exist when the watch ends.
 	 * Return: 0 nothing reaches it any more; -EBUSY: it is called again; -EOWNERDEAD, with an error message: nothing reaches it any
 	 * more, but a GPU does not let go of the bytes, and they must stay until the process ends.
 	 */
@@ -120,10 +120,10 @@ struct gnv_soft_watch {
 };
 
 /*
- * gnv_soft_space_watch() - hear of mappings from now on, and of those that are there
- * Return: 0; what mapped() returned for one of those: then nothing is heard.
+ * gnv_soft_space_watch() - call the watch for each mapping from now on, and for those that exist
+ * Return: 0; the error of mapped() for one of those: then the watch does not begin.
  *
- * gnv_soft_space_unwatch() - hear of nothing any more; what is mapped goes, and what unmapping() does not let go of is leaked later
+ * gnv_soft_space_unwatch() - end the watch of all mappings. Bytes that unmapping() does not let go of are leaked later
  */
 int gnv_soft_space_watch(struct gnv_space *space, struct gnv_soft_watch *watch);
 void gnv_soft_space_unwatch(struct gnv_space *space, struct gnv_soft_watch *watch);

@@ -8,14 +8,14 @@
 #include "mem/space_soft.h"
 #include "util/bits.h"
 
-#define GNV_SOFT_LIVE 0x80000000u /* in entry.state: the slot holds a mapping; the bits below count references */
+#define GNV_SOFT_LIVE 0x80000000u /* in entry.state: the slot holds a mapping. The bits below count references */
 
 /* Fields other than `state` and `serial` change only while `state` is 0, under the lock. */
 struct entry {
 	struct gnv_soft_map map;
 	uint32_t state;
 	uint64_t serial;
-	bool kept; /* what has stopped to watch did not let go of the bytes; under the lock */
+	bool kept; /* a watch that ended did not let go of the bytes. Under the lock */
 };
 
 struct placed {
@@ -26,9 +26,9 @@ struct placed {
 
 struct soft_space {
 	struct gnv_space base;
-	uint64_t first; /* of the addresses that it chooses; each slot has 1 << shift of them */
+	uint64_t first; /* of the addresses that it chooses. Each slot has 1 << shift of them */
 	unsigned shift;
-	pthread_mutex_t lock; /* map and unmap; never taken by translations */
+	pthread_mutex_t lock; /* for map and unmap. Translations never take it */
 	struct gnv_soft_watch *watches;
 	uint64_t last_serial;
 	unsigned next; /* where to look for a free slot: late reuse makes stale addresses miss */
@@ -48,13 +48,13 @@ static inline struct soft_space *soft_of(struct gnv_space *space)
 /* Return: a slot, or -ENOSPC. */
 int gnv_soft_space_find_free(struct soft_space *soft);
 /*
- * It is there, once all that watch have heard of it. Return: 0; what one of them returned; -EOWNERDEAD the same, and another error:
- * one of them did not let go of it, so the bytes must stay.
+ * Publish it, after all watches have seen it. Return: 0; the error of a watch; -EOWNERDEAD the same, and a watch did not let go of
+ * the bytes, which must stay.
  */
 int gnv_soft_space_publish(struct soft_space *soft, struct entry *e);
 /*
- * Nobody uses it any more: let all that watch let go of it. Return: 0; -EBUSY one still reaches it; -EOWNERDEAD none does, and the
- * bytes must stay.
+ * All watches let go of it. It has no users any more. Return: 0; -EBUSY one still reaches it; -EOWNERDEAD none does, and the bytes
+ * must stay.
  */
 int gnv_soft_space_end_watches(const struct soft_space *soft, struct entry *e);
 /* Of the placed mappings, how many begin at or below the address. Under the lock or the guard. */

@@ -16,12 +16,13 @@ static int type1_map(struct gnv_space *space, const struct gpunvme_mem *mem, uin
 
 	if (!mem->cpu)
 		return gnv_fail(-EOPNOTSUPP,
-				"type 1 cannot map %s memory, which has no address in this process; use port=iommufd (CONFIG_IOMMUFD)",
+				"type 1 cannot map %s memory, which has no address in this process. Use port=iommufd "
+				"(CONFIG_IOMMUFD)",
 				mem->ops->kind);
 	if (mem->moves && !sv->unsafe_vram)
 		return gnv_fail(-EOPNOTSUPP,
 				"VFIO type 1 is not notified when the driver moves memory of a GPU%s, and the drive would then "
-				"write to memory of others; unsafe-vram=1 in the URI allows it",
+				"write to memory of others. unsafe-vram=1 in the URI allows it",
 				mem->local ? "" : ", as the exporter of this DMA-BUF may");
 	ret = gnv_space_vfio_take(sv, mem->len, &iova);
 	if (ret)
@@ -31,8 +32,8 @@ static int type1_map(struct gnv_space *space, const struct gpunvme_mem *mem, uin
 		gnv_space_vfio_give(sv, iova, mem->len);
 		if (ret == -ENOSPC)
 			return gnv_fail(ret,
-					"%zu bytes are not mapped for %s: its container has as many mappings as it may; unmap buffers, or "
-					"raise dma_entry_limit of the module vfio_iommu_type1",
+					"%zu bytes are not mapped for %s: its container has as many mappings as it may. Unmap "
+					"buffers, or raise dma_entry_limit of the module vfio_iommu_type1",
 					mem->len, sv->bdf);
 		return gnv_space_vfio_refused(sv, mem, ret);
 	}
@@ -51,7 +52,7 @@ static int type1_unmap(struct gnv_space *space, uint64_t iova, size_t len)
 	struct gnv_space_vfio *sv = gnv_space_vfio_of(space);
 	int ret = gnv_type1_unmap(&sv->as, iova, len);
 
-	/* It was cut; or the container has no IOMMU any more, whose last device was removed, and with it no mappings. */
+	/* It was cut. Or the last device of the container was removed: then it has no IOMMU any more, and no mappings. */
 	if (ret == -ENOENT || (ret && gnv_type1_ranges(&sv->as, NULL, 0) < 0))
 		ret = 0;
 	if (!ret)

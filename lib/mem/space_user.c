@@ -9,9 +9,9 @@
 #include "mem/mem.h"
 #include "util/bits.h"
 
-#define LOWEST (1ull << 32) /* above what a program without a position may have */
+#define LOWEST (1ull << 32) /* above the addresses of programs that are not position-independent */
 #define HIGHEST ((1ull << 44) - 1)
-#define ALIGN (64u << 10) /* so that controllers with large memory pages are served as well */
+#define ALIGN (64u << 10) /* so that it fits controllers with large memory pages as well */
 
 struct space_user {
 	struct gnv_space base;
@@ -30,12 +30,12 @@ static int refuse(const struct gpunvme_mem *mem)
 {
 	if (mem->local || mem->dmabuf >= 0 || !mem->cpu)
 		return gnv_fail(-EOPNOTSUPP,
-				"%s memory of %zu bytes is a device's, which a controller in another process cannot map; use memory of the host "
-				"(GPUNVME_MEM_SHARED)",
+				"%s memory of %zu bytes is a device's, which a controller in another process cannot map. Use "
+				"memory of the host (GPUNVME_MEM_SHARED)",
 				mem->ops->kind, mem->len);
 	return gnv_fail(-EOPNOTSUPP,
-			"%s memory of %zu bytes has no descriptor by which a controller in another process could map it; allocate it by "
-			"gpunvme_mem_alloc() with GPUNVME_MEM_SHARED, or after the first queue there",
+			"%s memory of %zu bytes has no descriptor by which a controller in another process could map it. Allocate "
+			"it by gpunvme_mem_alloc() with GPUNVME_MEM_SHARED, or after the first queue there",
 			mem->ops->kind, mem->len);
 }
 
@@ -58,7 +58,7 @@ static int user_map(struct gnv_space *space, const struct gpunvme_mem *mem, uint
 	ret = gnv_iova_alloc(&user->iova, mem->len, ALIGN, &iova);
 	pthread_mutex_unlock(&user->lock);
 	if (ret)
-		return gnv_fail(ret, "no %zu free addresses in a row; unmap something", mem->len);
+		return gnv_fail(ret, "no %zu free addresses in a row. Unmap something", mem->len);
 	ret = user->tell->map(user->ctx, mem->fd, iova, mem->len);
 	if (ret)
 		give(user, iova, mem->len);
@@ -77,7 +77,7 @@ static int user_unmap(struct gnv_space *space, uint64_t iova, size_t len)
 	return ret;
 }
 
-/* What a device could take away has no descriptor, and so is not mapped here. */
+/* Memory that a device could take away has no descriptor. So it is never mapped here. */
 static void user_cut(struct gnv_space *space, uint64_t iova, size_t len)
 {
 	(void)space;

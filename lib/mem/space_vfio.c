@@ -14,7 +14,7 @@
 #include "util/bits.h"
 
 #define LOWEST 0x100000u      /* below it a stray zero or small number would be an address */
-#define ALIGN_MIN (64u << 10) /* so that controllers with large memory pages are served as well */
+#define ALIGN_MIN (64u << 10) /* so that it fits controllers with large memory pages as well */
 #define ALIGN_MAX (2u << 20)  /* lets the IOMMU use large pages */
 
 /* Call `ranges` with a buffer that has room for all. Return: how many, or a negative errno. */
@@ -61,7 +61,7 @@ static int fill(struct gnv_space_vfio *sv)
 		return count;
 	for (i = 0; i < count && !ret; i++)
 		ret = gnv_iova_add(&sv->iova, range[i].start, range[i].last);
-	if (!count) /* a kernel that does not tell; what 39 bits reach, without the interrupt window of x86 */
+	if (!count) /* the kernel reports nothing: 39 bits, without the interrupt window of x86 */
 		ret = gnv_iova_add(&sv->iova, LOWEST, (1ull << 39) - 1) || gnv_iova_exclude(&sv->iova, 0xfee00000, 0xfeefffff)
 			      ? -ENOMEM : 0;
 	free(range);
@@ -70,7 +70,7 @@ static int fill(struct gnv_space_vfio *sv)
 	return exclude_windows(&sv->iova);
 }
 
-/* Take away what lies between the ranges, which the kernel lists in ascending order. */
+/* Exclude the gaps between the ranges, which the kernel lists in ascending order. */
 static int exclude_gaps(struct gnv_iova *iova, const struct gnv_range *range, int count)
 {
 	uint64_t next = 0;
@@ -121,7 +121,8 @@ int gnv_space_vfio_create(const struct gnv_space_ops *ops, const struct gnv_vfio
 		goto close_as;
 	}
 	if (!sv->iova.count) {
-		ret = gnv_fail(-EOPNOTSUPP, "%s: its IOMMU has no address below 2^48, which drives exist that have no more of; use another slot",
+		ret = gnv_fail(-EOPNOTSUPP, "%s: its IOMMU has no address below 2^48, and some drives have only 48 bits of an "
+					    "address. Use another slot",
 			       vfio->bdf);
 		goto close_as;
 	}
@@ -161,7 +162,7 @@ int gnv_space_vfio_take(struct gnv_space_vfio *sv, size_t len, uint64_t *iova)
 	ret = gnv_iova_alloc(&sv->iova, len, align, iova);
 	pthread_mutex_unlock(&sv->lock);
 	if (ret)
-		return gnv_fail(ret, "%s: its IOMMU has no %zu free addresses in a row; unmap something", sv->bdf, len);
+		return gnv_fail(ret, "%s: its IOMMU has no %zu free addresses in a row. Unmap something", sv->bdf, len);
 	return 0;
 }
 
@@ -189,8 +190,8 @@ int gnv_space_vfio_refused(const struct gnv_space_vfio *sv, const struct gpunvme
 
 	if (ret == -ENOMEM && limit != UINT64_MAX)
 		return gnv_fail(ret,
-				"%zu bytes cannot be pinned for %s: the locked-memory limit is %llu KiB; raise RLIMIT_MEMLOCK (ulimit -l, "
-				"or memlock in limits.conf)",
+				"%zu bytes cannot be pinned for %s: the locked-memory limit is %llu KiB. Raise RLIMIT_MEMLOCK "
+				"(ulimit -l, or memlock in limits.conf)",
 				mem->len, bdf, (unsigned long long)limit / 1024);
 	if (ret == -EFAULT)
 		return gnv_fail(ret, "%s memory of %zu bytes cannot be pinned for %s: it is not ordinary memory of this process",

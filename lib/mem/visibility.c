@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Memory as lanes see it.
+ * Memory as threads see it.
  * Invariant: a memory is attached to a GPU while it has users there, and holds a reference to that GPU as long.
  */
 #include <errno.h>
@@ -9,7 +9,7 @@
 #include "mem/mem.h"
 #include "os/linux/dmabuf.h"
 
-/* Users that have a blind one keep it; new users do not get it. */
+/* Users that have a blind one keep it. New users do not get it. */
 static struct gnv_sight **find(struct gpunvme_mem *mem, const struct gpunvme_gpu *gpu)
 {
 	struct gnv_sight **link;
@@ -131,7 +131,7 @@ static int export_part(void *ctx, int *fd, uint64_t *offset)
 		return gnv_fail(-EOPNOTSUPP, "there is no DMA-BUF of that memory");
 	ret = gnv_dmabuf_dup(part->mem->dmabuf, fd);
 	if (ret)
-		return gnv_fail(ret, "no descriptor for the DMA-BUF; raise RLIMIT_NOFILE (ulimit -n)");
+		return gnv_fail(ret, "no descriptor for the DMA-BUF. Raise RLIMIT_NOFILE (ulimit -n)");
 	*offset = part->mem->dmabuf_offset + part->offset;
 	return 0;
 }

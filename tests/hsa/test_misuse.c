@@ -326,7 +326,7 @@ static void test_freed_vram(void **state)
 {
 	(void)state;
 	freed(vram(0, BYTES), true);
-	assert_non_null(strstr(log_text, "was freed while it was mapped: call gpunvme_mem_free() before"));
+	assert_non_null(strstr(log_text, "was freed while it was mapped. Call gpunvme_mem_free() first"));
 	pretend("STANDIN_LACKS", "bar");
 	freed(vram(0, BYTES), true);
 }

@@ -399,7 +399,7 @@ static void test_dead_gpu(void **state)
 	assert_non_null(strstr(gpunvme_errmsg(), "the GPU hangs"));
 	assert_null(qp);
 	assert_false(gpu_of.distrusted[NOWHERE]);
-	assert_non_null(strstr(log_text, "are leaked: a lane that did not end in time may still use them"));
+	assert_non_null(strstr(log_text, "are leaked: a thread that did not end in time may still use them"));
 	assert_int_equal(gpunvme_dev_close(dev), 0);
 	dev = NULL;
 	assert_int_equal(*(const volatile uint32_t *)(uintptr_t)gpu_of.go, ~0u);

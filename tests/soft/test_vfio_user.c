@@ -398,7 +398,7 @@ static void test_memory(void **state)
 	good(gpunvme_mem_alloc(r.pair.gpu, BYTES, NULL, &mem)); /* before the first queue there */
 	assert_int_equal(gpunvme_mem_map(mem, r.pair.dev), -EOPNOTSUPP);
 	assert_non_null(strstr(gpunvme_errmsg(), "no descriptor"));
-	assert_non_null(strstr(gpunvme_errmsg(), "; allocate it by gpunvme_mem_alloc() with GPUNVME_MEM_SHARED"));
+	assert_non_null(strstr(gpunvme_errmsg(), ". Allocate it by gpunvme_mem_alloc() with GPUNVME_MEM_SHARED"));
 	good(gpunvme_mem_free(mem));
 	opts.flags = GPUNVME_MEM_SHARED;
 	good(gpunvme_mem_alloc(r.pair.gpu, 12345, &opts, &mem));

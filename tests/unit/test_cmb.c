@@ -274,7 +274,7 @@ static void test_queues(void **state)
 		assert_string_equal(info.placement, "cmb");
 	}
 	assert_int_equal(gpunvme_queue_create(dev, gpu, &opts, &qp[3]), -ENOSPC);
-	assert_non_null(strstr(gpunvme_errmsg(), "less deep"));
+	assert_non_null(strstr(gpunvme_errmsg(), "fewer or shorter"));
 	opts.depth = 16;
 	assert_int_equal(gpunvme_queue_create(dev, gpu, &opts, &qp[3]), 0);
 	assert_int_equal(gpunvme_queue_destroy(qp[3]), 0);

@@ -276,7 +276,7 @@ static void test_kernel_refuses(void **state)
 		      { ENOTTY, -EOPNOTSUPP, "7.3" },
 		      { EOPNOTSUPP, -EOPNOTSUPP, "7.3" },
 		      { EINVAL, -ENODEV, "revoked" },
-		      { ENOENT, -ENOENT, "does not tell" } };
+		      { ENOENT, -ENOENT, "does not report" } };
 
 	(void)state;
 	fake_kernel.fail_request = GNV_IOMMUFD_NOIOMMU_GET_PA;
@@ -286,7 +286,7 @@ static void test_kernel_refuses(void **state)
 	}
 	fake_kernel.fail_request = 0;
 	fake_kernel.piece = 2 * BYTES;
-	refused(-EPROTO, "bytes where");
+	refused(-EPROTO, "bytes, but");
 }
 
 /* Rings and tables come in chunks of 2 MiB, each one piece. */
