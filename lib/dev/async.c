@@ -38,7 +38,7 @@ void gnv_async_fini(struct gnv_async *async)
 	pthread_mutex_destroy(&async->lock);
 }
 
-/* What the program wants already stays; what it sets later is what it wants. */
+/* Events that the program wants already stay. Its later settings replace these. */
 static int set_wanted(struct gpunvme_dev *dev)
 {
 	uint32_t value = 0;

@@ -13,16 +13,16 @@
 struct gpunvme_dev;
 
 struct gnv_async {
-	pthread_mutex_t lock; /* protects what follows; admin commands run with it held */
+	pthread_mutex_t lock; /* protects the fields below. Admin commands run with it held */
 	pthread_cond_t wake;
 	pthread_t thread;
 	bool running, stop;
-	bool set; /* the controller was told which events are wanted */
+	bool set; /* the controller knows which events are wanted */
 };
 
 void gnv_async_init(struct gnv_async *async);
 
-/* From the first call on. Return: 0; -EAGAIN there is no thread; gnv_fail() has the sentence. */
+/* From the first call on. Return: 0; -EAGAIN there is no thread. gnv_fail() has the error message. */
 int gnv_async_start(struct gpunvme_dev *dev);
 
 /* When it returns nothing is touched any more, and nothing begins again. It may be stopped twice. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What an open device says of itself. */
+/* The info of an open device. */
 #include "dev/dev.h"
 
 #include <errno.h>
@@ -26,7 +26,7 @@ GPUNVME_API int gpunvme_dev_get_info(const struct gpunvme_dev *dev, struct gpunv
 
 	if (!dev)
 		return gnv_null("dev");
-	now = dev->nvme.info; /* constant: a child of fork() may ask, too, and hears of the memory as it was then */
+	now = dev->nvme.info; /* constant: a child of fork() may ask, too, and gets the memory of that time */
 	now.hmb = gnv_hmb_used(&dev->nvme);
 	now.late = __atomic_load_n(&dev->nvme.port->late, __ATOMIC_RELAXED);
 	now.state = state_of(dev);

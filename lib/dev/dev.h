@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * An open device: a controller (nvme/nvme.h), the queues and mappings that use it, and what watches it. Opening and closing it is
- * life/dev_life.c.
+ * An open device: a controller (nvme/nvme.h), the queues and mappings that use it, and its watchers. life/dev_life.c opens and
+ * closes it.
  *
  * Locks, in the order they are taken: that of the internal queue, queues_lock, a memory's lock, dev->lock, then those inside the
  * arena and the space. Over an admin command only the first two are held, and async.lock, nvme.settings.lock and the admin queue's
@@ -22,7 +22,7 @@ struct gnv_placement;
 struct gnv_soft;
 struct gnv_watchdog;
 
-/* What lib/dev and lib/dma ask of rooms above them; set when a device is opened. */
+/* Calls of lib/dev and lib/dma to folders above them. Set when a device is opened. */
 struct gnv_dev_hooks {
 	/* After a reset: PRP lists that lie in the controller's memory are written again. */
 	void (*refill)(struct gpunvme_dev *dev);
@@ -32,7 +32,7 @@ struct gnv_dev_hooks {
 
 /* The queue that a device keeps for the library itself (queue/internal.h), with its GPU and buffer. */
 struct gnv_dev_internal {
-	pthread_mutex_t lock; /* protects what follows; held while the queue is used, outside queues_lock */
+	pthread_mutex_t lock; /* protects the fields below. Held while the queue is used, outside queues_lock */
 	struct gpunvme_gpu *gpu;
 	struct gnv_qp *qp;
 	struct gpunvme_mem *mem;
@@ -42,7 +42,7 @@ struct gnv_dev_internal {
 
 struct gpunvme_dev {
 	uint64_t process; /* that opened it (util/process.h) */
-	uint32_t number;  /* which of this process' devices; never 0 */
+	uint32_t number;  /* of the device in this process, never 0 */
 	struct gnv_nvme nvme;
 	const struct gnv_dev_hooks *hooks;
 	struct gnv_forward forward;
@@ -62,21 +62,21 @@ struct gpunvme_dev {
 			unsigned way;
 			bool works;
 		} of[16];
-	} probed; /* what queue/probe.c has found out; under queues_lock */
+	} probed; /* by queue/probe.c. Under queues_lock */
 	struct gnv_dev_internal internal;
-	pthread_mutex_t queues_lock; /* held while a queue is created, destroyed or recovered; outside all but that of internal */
-	bool closing;		     /* nothing is begun any more; under queues_lock */
+	pthread_mutex_t queues_lock; /* held while a queue is created, destroyed or recovered. Outside all but that of internal */
+	bool closing;		     /* nothing is begun any more. Under queues_lock */
 	bool unstoppable;	     /* closing it has failed: its DMA may never end (atomic) */
 	pthread_mutex_t lock;	     /* protects queues, and maps and late of dma */
 	struct {
 		struct gnv_dev_queue *first; /* alive, and those whose deletion failed */
-		uint64_t *ids;		     /* one bit per queue id, set while used; bit 0 is the admin queue */
+		uint64_t *ids;		     /* one bit per queue id, set while used. Bit 0 is the admin queue */
 		uint16_t incarnation;	     /* of the queue created last */
 	} queues;
 	struct {
-		struct gnv_mem_cache *cache;    /* of what gpunvme_mem_get() has mapped */
+		struct gnv_mem_cache *cache;    /* of mappings by gpunvme_mem_get() */
 		unsigned cmb_given;	    /* memories of users that lie in the controller (atomic) */
-		pthread_mutex_t place_lock; /* protects places; taken before those inside arenas and spaces */
+		pthread_mutex_t place_lock; /* protects places. Taken before those inside arenas and spaces */
 		struct gnv_placement *places;   /* of GPUs */
 		struct gnv_mapping *maps;
 		struct {
@@ -88,7 +88,7 @@ struct gpunvme_dev {
 /* The whole pages of BAR0 with the doorbells of every queue. */
 void gnv_dev_doorbells(const struct gpunvme_dev *dev, size_t *offset, size_t *len);
 
-/* Get the software controller of a soft: device, for tests and benchmarks; NULL for others. */
+/* Get the software controller of a soft: device, for tests and benchmarks. NULL for others. */
 struct gnv_soft *gnv_dev_soft(struct gpunvme_dev *dev);
 
 /* One number for devices in their order, which views of them have. It is never 0. */

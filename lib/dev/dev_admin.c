@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Admin commands, log pages and features of an open device, as its program words them; nvme/features.h carries them out. */
+/* Admin commands, log pages and features of an open device, as its program words them. nvme/features.h executes them. */
 #include <errno.h>
 #include <gpunvme/unstable.h>
 
@@ -7,8 +7,8 @@
 #include "nvme/features.h"
 #include "util/entry.h"
 
-#define SELECT 0x0fu /* CDW10 of Namespace Management and Namespace Attachment; 1: delete, detach */
-#define OPERATION 0x0fu /* CDW10 of Capacity Management; 1 and 3 create, the others delete namespaces, too */
+#define SELECT 0x0fu /* CDW10 of Namespace Management and Namespace Attachment. 1: delete, detach */
+#define OPERATION 0x0fu /* CDW10 of Capacity Management. 1 and 3 create, the others delete namespaces, too */
 
 /* Commands after which a view may reach blocks, or memory, that it does not have any more. */
 static bool changes_blocks(const struct gpunvme_sqe *cmd)
@@ -57,7 +57,7 @@ static void end_change(struct gpunvme_dev *dev, bool changes)
 static int begin_change(struct gpunvme_dev *dev, const struct gpunvme_sqe *cmd, bool *changes)
 {
 	*changes = changes_blocks(cmd);
-	if (gnv_foreign(dev->process)) /* whose locks a thread of the parent may have held */
+	if (gnv_foreign(dev->process)) /* a thread of the parent may have held its locks */
 		return -ECHILD;
 	if (!*changes)
 		return 0;
@@ -67,7 +67,7 @@ static int begin_change(struct gpunvme_dev *dev, const struct gpunvme_sqe *cmd, 
 		return 0;
 	unlock_queues(dev);
 	return gnv_fail(-EBUSY,
-			"admin command 0x%02x changes the blocks of a namespace, but existing views have the old ones; destroy "
+			"admin command 0x%02x changes the blocks of a namespace, but existing views have the old ones. Destroy "
 			"all queues of the device first, and create them again afterwards",
 			cmd->opc);
 }

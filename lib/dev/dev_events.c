@@ -110,7 +110,7 @@ GPUNVME_API int gpunvme_dev_next_event(struct gpunvme_dev *dev, struct gpunvme_e
 		return ret;
 	pthread_mutex_lock(&events->lock);
 	if (!events->count)
-		ret = gnv_fail(-EAGAIN, "no event waits; poll the descriptor of gpunvme_dev_event_fd()");
+		ret = gnv_fail(-EAGAIN, "no event waits. Poll the descriptor of gpunvme_dev_event_fd()");
 	else
 		ret = gnv_info_copy(event, &events->event[events->first], gpunvme_event);
 	if (!ret) {

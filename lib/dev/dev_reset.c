@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Base Specification 3.7.2 (controller reset).
- * Invariant: threads learn that a queue is over only after the controller has let go of it, because what they get then is the
- * permission to use their buffers for something else.
+ * Invariant: threads see that a queue is over only after the controller has let go of it, because from then on they may use their
+ * buffers for something else.
  */
 #include <errno.h>
 
@@ -75,7 +75,8 @@ GPUNVME_API int gpunvme_dev_reset(struct gpunvme_dev *dev)
 	if (ret)
 		return ret;
 	pthread_mutex_lock(&dev->queues_lock);
-	ret = dev->closing ? gnv_fail(-ESHUTDOWN, "the device is being closed; call gpunvme_dev_close() again") : gnv_dev_reset(dev, NULL);
+	ret = dev->closing ? gnv_fail(-ESHUTDOWN, "the device is being closed. Call gpunvme_dev_close() again") :
+			     gnv_dev_reset(dev, NULL);
 	pthread_mutex_unlock(&dev->queues_lock);
 	return ret;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The state of an open drive: Base Specification 5.16.1.3 (SMART), 5.16.1.4 (firmware slots); NVM Command Set Specification 4.1.5
+ * The state of an open drive: Base Specification 5.16.1.3 (SMART), 5.16.1.4 (firmware slots), NVM Command Set Specification 4.1.5
  * (formats).
  */
 #include <errno.h>
@@ -39,7 +39,7 @@ static void say(struct report *r, const char *name, enum gpunvme_verdict verdict
 	check->verdict = verdict;
 }
 
-/* ---- What is asked ---- */
+/* ---- The checks ---- */
 
 static void ask_reads(struct report *r)
 {
@@ -47,7 +47,7 @@ static void ask_reads(struct report *r)
 	const char *known = gnv_condition_of(status);
 	char text[160];
 
-	snprintf(text, sizeof(text), "its first reads failed: %s; switch it off and on, or use another drive",
+	snprintf(text, sizeof(text), "its first reads failed: %s. Switch it off and on, or use another drive",
 		 status == -ETIMEDOUT ? "no completion arrived" : status == -EPROTO ? "it broke the protocol" : gpunvme_strerror(status));
 	if (!status)
 		say(r, "read", GPUNVME_VERDICT_OK, "blocks can be read");
@@ -60,7 +60,8 @@ static void ask_lists(struct report *r)
 	char text[160];
 
 	if (r->dev->nvme.lists.unproven) {
-		snprintf(text, sizeof(text), "unproven, \"%s\" are used: nothing to compare with could be read; open it again when it can",
+		snprintf(text, sizeof(text), "unproven, \"%s\" are used: nothing to compare with could be read. Open it again when "
+					     "it can be",
 			 gnv_lists_name(r->dev->nvme.lists.form));
 		say(r, "lists", GPUNVME_VERDICT_SKIPPED, text);
 		return;
@@ -97,7 +98,7 @@ static void ask_model(struct report *r)
 		say(r, "model", GPUNVME_VERDICT_LIMIT, gnv_quirk_sentence(left));
 }
 
-/* Without metadata, faster, and with blocks that can be used; 0 stands for a format that the drive does not have. */
+/* Without metadata, faster, and with blocks that can be used. 0 stands for a format that the drive does not have. */
 static bool is_faster(const struct gpunvme_lbaf *format, const struct gpunvme_lbaf *now)
 {
 	return !format->ms && (format->rp & 3) < (now->rp & 3) && format->lbads >= 9 && format->lbads <= 16;
@@ -121,8 +122,8 @@ static void ask_namespace(struct report *r)
 	for (unsigned i = 0, now = id.flbas & GPUNVME_FLBAS_INDEX_LOW; i <= id.nlbaf_0b && i < 16; i++)
 		if (is_faster(&id.lbaf[i], &id.lbaf[now])) {
 			snprintf(text, sizeof(text),
-				 "the drive calls blocks of %u bytes faster than these of %u; nvme format --lbaf=%u (which erases "
-				 "it)",
+				 "the drive calls blocks of %u bytes faster than these of %u. Use nvme format --lbaf=%u (which "
+				 "erases it)",
 				 1u << id.lbaf[i].lbads, ns.lba_size, i);
 			say(r, "format", GPUNVME_VERDICT_LIMIT, text);
 			return;
@@ -136,15 +137,15 @@ static void ask_health(struct report *r)
 		enum gpunvme_verdict verdict;
 		const char *text;
 	} warnings[] = {
-		{ "spare", GPUNVME_VERDICT_LIMIT, "the drive runs out of spare blocks; copy it and replace it soon" },
+		{ "spare", GPUNVME_VERDICT_LIMIT, "the drive runs out of spare blocks. Copy it and replace it soon" },
 		{ "temperature", GPUNVME_VERDICT_LIMIT,
-		  "the drive is too hot or too cold, and may be slow on purpose; give it air, or a heat sink" },
+		  "the drive is too hot or too cold, and may be slow on purpose. Give it air, or a heat sink" },
 		{ "reliability", GPUNVME_VERDICT_LIMIT,
-		  "the drive has had so many errors that it calls itself unreliable; copy it and replace it" },
+		  "the drive has had so many errors that it calls itself unreliable. Copy it and replace it" },
 		{ "read-only", GPUNVME_VERDICT_FAILED,
-		  "the drive has become read-only, as worn out drives do; copy it and replace it" },
+		  "the drive has become read-only, as worn out drives do. Copy it and replace it" },
 		{ "backup", GPUNVME_VERDICT_LIMIT,
-		  "the drive's protection against power loss has failed; replace it, or flush after each write" },
+		  "the drive's protection against power loss has failed. Replace it, or flush after each write" },
 	};
 	struct gpunvme_smart_log log;
 	size_t i;
@@ -167,7 +168,7 @@ static void ask_firmware(struct report *r)
 
 	if (gpunvme_dev_log_page(r->dev, GPUNVME_LID_FIRMWARE, GPUNVME_NSID_ALL, &log, sizeof(log)) || !(log.afi >> 4 & 7))
 		return;
-	snprintf(text, sizeof(text), "firmware in slot %u waits for a reset to become active; open the drive again",
+	snprintf(text, sizeof(text), "firmware in slot %u waits for a reset to become active. Open the drive again",
 		 log.afi >> 4 & 7u);
 	say(r, "firmware", GPUNVME_VERDICT_LIMIT, text);
 }
@@ -177,7 +178,7 @@ static void ask_cache(struct report *r)
 	uint32_t on = 0;
 
 	if (r->dev->nvme.info.vwc && !gpunvme_dev_get_feature(r->dev, GPUNVME_FID_VWC, &on))
-		say(r, "write-cache", GPUNVME_VERDICT_OK, on & 1 ? "on: what is written is safe once it was flushed" : "off");
+		say(r, "write-cache", GPUNVME_VERDICT_OK, on & 1 ? "on: written data is safe after a flush" : "off");
 }
 
 /* Memory of the host that it works in. */
@@ -189,10 +190,10 @@ static void ask_hmb(struct report *r)
 	if (!asked)
 		return;
 	snprintf(text, sizeof(text), used ? "the drive uses %u MiB of host memory (HMB), and asks for %u" :
-		 "the drive has %u MiB of host memory (HMB), asks for %u, and may be slow; %s", used, asked,
-		 !gnv_hmb_denied(&r->dev->nvme) ? "raise hmb= in the URI or the locked-memory limit" :
-		 r->dev->nvme.port->space->bare ? "it needs an IOMMU" :
-		 "do not share its address space");
+		 "the drive has %u MiB of host memory (HMB), asks for %u, and may be slow. %s", used, asked,
+		 !gnv_hmb_denied(&r->dev->nvme) ? "Raise hmb= in the URI or the locked-memory limit" :
+		 r->dev->nvme.port->space->bare ? "It needs an IOMMU" :
+		 "Do not share its address space");
 	say(r, "host-memory", used ? GPUNVME_VERDICT_OK : GPUNVME_VERDICT_LIMIT, text);
 }
 

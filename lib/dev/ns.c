@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Namespaces of an open device; nvme/identify.h and nvme/features.h ask the controller. */
+/* Namespaces of an open device. nvme/identify.h and nvme/features.h ask the controller. */
 #include <errno.h>
 
 #include "dev/dev.h"

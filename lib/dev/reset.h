@@ -7,7 +7,7 @@
 
 /*
  * gnv_dev_reset() - with queues_lock held
- * @asked: whose failure to come back is returned; NULL: the first failure of any
+ * @asked: the queue whose failure to come back is returned. NULL: the first failure of any
  * Return: as gpunvme_dev_reset().
  */
 int gnv_dev_reset(struct gpunvme_dev *dev, const struct gnv_dev_queue *asked);

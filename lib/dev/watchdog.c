@@ -18,7 +18,7 @@ struct gnv_watchdog {
 	bool stop;
 };
 
-/* A recovery adds to the front of the list, and what it takes out is not what is looked at. */
+/* A recovery adds to the front of the list, and takes out no queue that this looks at. */
 static void round_of(struct gpunvme_dev *dev)
 {
 	uint64_t now = gnv_clock_ns(), grace = dev->watchdog->period_ms * GNV_NS_PER_MS;

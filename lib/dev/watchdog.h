@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The watchdog: a thread that recovers queues which ended for their lanes, or which are silent: they have commands in flight, no
- * completion waits to be taken, and nothing has changed for longer than a command may take. Lanes notice that themselves while
- * they wait, but commands that nobody waits for have only the watchdog.
+ * The watchdog: a thread that recovers queues which ended for their threads, or which are silent: they have commands in flight, no
+ * completion waits to be taken, and nothing has changed for longer than a command may take. Threads notice that themselves while
+ * they wait, but commands that no thread waits for have only the watchdog.
  */
 #ifndef GNV_DEV_WATCHDOG_H
 #define GNV_DEV_WATCHDOG_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The predicates of opening a controller, one by one.
- * Invariant: what is asked here is what port/port_pci.c asks, by the same functions.
+ * Invariant: the checks are those of port/port_pci.c, by the same functions.
  */
 #include <errno.h>
 #include <gpunvme/dev.h>
@@ -64,13 +64,13 @@ static void check_memory(struct gnv_report *report)
 
 	if (limit < PLENTY)
 		ret = gnv_fail(-ENOMEM,
-			       "only %llu KiB may be locked, which bounds rings and buffers; raise RLIMIT_MEMLOCK (memlock in "
+			       "only %llu KiB may be locked, which bounds rings and buffers. Raise RLIMIT_MEMLOCK (memlock in "
 			       "limits.conf)",
 			       (unsigned long long)limit / 1024);
 	gnv_report_limit(report, "memlock", ret, "enough memory may be locked");
 }
 
-/* With the port open: what other devices can do. None of it stops an open. */
+/* With the port open: can other devices use it? No failure stops an open. */
 static void check_export(struct gnv_report *report, struct gnv_port *port)
 {
 	const size_t page = port->bar0->page;
@@ -91,7 +91,7 @@ static void check_export(struct gnv_report *report, struct gnv_port *port)
 				 "IOMMUFD takes a GPU's memory from a driver that offers it");
 }
 
-/* What nobody uses, but should know of. */
+/* Report a feature that the library leaves alone, but that users should know of. */
 static void check_persistent(struct gnv_report *report, const struct gnv_port *port)
 {
 	const uint64_t cap = gnv_mmio_read64(gnv_mem_regs(port->bar0) + GPUNVME_REG_CAP);
@@ -100,7 +100,7 @@ static void check_persistent(struct gnv_report *report, const struct gnv_port *p
 		gnv_report_say(report, "pmr", GPUNVME_VERDICT_OK, "it has a Persistent Memory Region, which is left alone");
 }
 
-/* The nodes of both ways; one is enough. */
+/* The nodes of both ways. One is enough. */
 static void check_ways(struct gnv_report *report, const struct gnv_pci *pci)
 {
 	int iommufd = gnv_vfio_check_iommufd.run(GNV_SYSFS, pci), type1;
@@ -146,7 +146,7 @@ static void check_without(struct gnv_report *report, const struct gnv_pci *pci)
 	gnv_report_add(report, "noiommu", ret, gnv_vfio_check_noiommu.fine)->verdict = GPUNVME_VERDICT_LIMIT;
 }
 
-/* What the table of drives says of its model. */
+/* Report the quirks of its model, from the table of drives. */
 static void check_model(struct gnv_report *report, const struct gnv_pci *pci)
 {
 	struct gnv_drive drive;

@@ -36,7 +36,7 @@ static const unsigned char *express(const unsigned char *config, size_t got)
 	return NULL;
 }
 
-/* Three bits; the upper two values are reserved. */
+/* Three bits. The upper two values are reserved. */
 static uint32_t bytes_of(uint32_t bits)
 {
 	return (bits & 7) > 5 ? 0 : 128u << (bits & 7);
@@ -95,7 +95,8 @@ static void say_payload(struct gnv_report *report, const struct gnv_link *link)
 	snprintf(fine, sizeof(fine), "its link carries packets of %u bytes, all that drive and port can do", link->payload);
 	if (link->payload < link->payload_most)
 		ret = gnv_fail(-EIO,
-			       "its link carries packets of %u bytes where drive and port can do %u; start the kernel with pci=pcie_bus_perf",
+			       "its link carries packets of %u bytes where drive and port can do %u. Start the kernel with "
+			       "pci=pcie_bus_perf",
 			       link->payload, link->payload_most);
 	gnv_report_limit(report, "payload", ret, fine);
 }
@@ -107,7 +108,7 @@ static void say_read_request(struct gnv_report *report, const struct gnv_link *l
 
 	snprintf(fine, sizeof(fine), "it reads up to %u bytes of memory at a time", link->read_request);
 	if (link->read_request < FEW)
-		ret = gnv_fail(-EIO, "it reads at most %u bytes of memory at a time; start the kernel with pci=pcie_bus_perf",
+		ret = gnv_fail(-EIO, "it reads at most %u bytes of memory at a time. Start the kernel with pci=pcie_bus_perf",
 			       link->read_request);
 	gnv_report_limit(report, "read-request", ret, fine);
 }
@@ -119,8 +120,8 @@ static void say_aspm(struct gnv_report *report, const struct gnv_link *link)
 
 	if (link->aspm > 0)
 		ret = gnv_fail(-EIO,
-			       "its link saves power when it is idle (ASPM %s), and takes microseconds to wake up; echo performance "
-			       ">/sys/module/pcie_aspm/parameters/policy",
+			       "its link saves power when it is idle (ASPM %s), and takes microseconds to wake up. Run echo "
+			       "performance >/sys/module/pcie_aspm/parameters/policy",
 			       states[link->aspm]);
 	gnv_report_limit(report, "aspm", ret, "its link does not sleep (ASPM)");
 }
@@ -132,7 +133,8 @@ void gnv_doctor_transfers(struct gnv_report *report, const char *sys, const stru
 	gnv_link_read(sys, pci->bdf, &link);
 	if (!link.payload) {
 		gnv_report_skip(report, "payload",
-				link.shown ? "it has no PCI Express link" : "only root may know what its link carries, and whether that sleeps");
+				link.shown ? "it has no PCI Express link" : "only root may read the packet sizes of its link, and "
+									    "whether it sleeps");
 		return;
 	}
 	say_payload(report, &link);
@@ -140,7 +142,7 @@ void gnv_doctor_transfers(struct gnv_report *report, const char *sys, const stru
 	say_aspm(report, &link);
 }
 
-/* "2.5 GT/s PCIe" in tenths; 0: not known. Not by strtod(), for a locale may have a comma. */
+/* "2.5 GT/s PCIe" in tenths. 0: not known. Not by strtod(), since a locale may have a comma. */
 static unsigned tenths(const char *speed)
 {
 	char *end;
@@ -164,8 +166,8 @@ void gnv_doctor_link(struct gnv_report *report, const struct gnv_pci *pci)
 	snprintf(fine, sizeof(fine), "its PCIe link has x%u at %u.%u GT/s, all it can do", pci->link_width, is / 10, is % 10);
 	if (pci->link_width < pci->max_width || is < could)
 		ret = gnv_fail(-EIO,
-			       "its PCIe link has x%u at %u.%u GT/s, but the drive supports x%u at %u.%u; use another slot, and "
-			       "seat the drive again (an idle link may also be slow)",
+			       "its PCIe link has x%u at %u.%u GT/s, but the drive supports x%u at %u.%u. Use another slot, and "
+			       "insert the drive again (an idle link may also be slow)",
 			       pci->link_width, is / 10, is % 10, pci->max_width, could / 10, could % 10);
 	gnv_report_limit(report, "link", ret, fine);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Controllers on the PCI bus, for the user: what os/linux/sysfs.c reads and machine/bind.c changes. */
+/* Controllers on the PCI bus, for the user: os/linux/sysfs.c reads them and machine/bind.c changes them. */
 #include <errno.h>
 #include <gpunvme/admin.h>
 #include <stdio.h>

@@ -15,7 +15,7 @@
 #include "util/process.h"
 
 #define ENTRIES 32u
-#define FIRST_AER 0xff00u /* command identifiers of requests for events; other commands have lower ones */
+#define FIRST_AER 0xff00u /* command identifiers of requests for events. Other commands have lower ones */
 
 int gnv_admin_init(struct gnv_admin *admin, struct gnv_ctrl *ctrl, struct gnv_arena *arena, uint32_t timeout_ms)
 {
@@ -74,7 +74,7 @@ void gnv_admin_fini(struct gnv_admin *admin)
 	pthread_mutex_destroy(&admin->lock);
 }
 
-/* @bell: rings instead of the CPU; NULL: the CPU does. Return: an error of @bell; then the command was not sent. */
+/* @bell: rings instead of the CPU. NULL: the CPU rings. Return: an error of @bell: then the command was not sent. */
 static int submit(struct gnv_admin *admin, const struct gpunvme_sqe *cmd, const struct gnv_bell *bell)
 {
 	struct gpunvme_sqe *ring = admin->sq.cpu;
@@ -83,7 +83,7 @@ static int submit(struct gnv_admin *admin, const struct gpunvme_sqe *cmd, const 
 
 	ring[admin->tail] = *cmd;
 	if (bell) {
-		__atomic_thread_fence(__ATOMIC_SEQ_CST); /* the entry before whatever makes somebody else ring */
+		__atomic_thread_fence(__ATOMIC_SEQ_CST); /* the entry, before any word that makes another processor ring */
 		ret = bell->ring(bell->ctx, tail);
 	} else {
 		gnv_mmio_write32(admin->ctrl->bar + gnv_ctrl_sq_doorbell(admin->ctrl, 0), tail);
@@ -93,7 +93,7 @@ static int submit(struct gnv_admin *admin, const struct gpunvme_sqe *cmd, const 
 	return ret;
 }
 
-/* The controller must still be there and well, else nothing will ever be posted. */
+/* A controller that is gone or has failed will never post a completion. */
 static int check_alive(struct gnv_admin *admin)
 {
 	uint32_t csts;
@@ -141,13 +141,13 @@ static bool take_event(struct gnv_admin *admin)
 	return true;
 }
 
-/* Somebody resets the controller, which forgets the command. Until then it may carry it out. */
+/* The controller is being reset, and forgets the command. Until then it may execute the command. */
 static int check_wanted(struct gnv_admin *admin, uint8_t opc)
 {
 	if (!__atomic_load_n(&admin->restarts, __ATOMIC_ACQUIRE))
 		return 0;
 	gnv_ctrl_kill(admin->ctrl, -ESHUTDOWN, NULL);
-	return gnv_fail(-ESHUTDOWN, "admin command 0x%02x was ended by a reset of the controller; send it again", opc);
+	return gnv_fail(-ESHUTDOWN, "admin command 0x%02x was ended by a reset of the controller. Send it again", opc);
 }
 
 static int wait_completion(struct gnv_admin *admin, uint8_t opc)
@@ -166,7 +166,8 @@ static int wait_completion(struct gnv_admin *admin, uint8_t opc)
 		if (ret)
 			return ret;
 	} while (gnv_deadline_poll_again(&deadline));
-	gnv_fail(-ETIMEDOUT, "the controller did not complete admin command 0x%02x within %u ms; reset it, or close and open it", opc,
+	gnv_fail(-ETIMEDOUT, "the controller did not complete admin command 0x%02x within %u ms. Reset it, or close and open it",
+		 opc,
 		 admin->timeout_ms);
 	gnv_ctrl_kill(admin->ctrl, -ESHUTDOWN, gpunvme_errmsg());
 	return -ETIMEDOUT;
@@ -175,13 +176,14 @@ static int wait_completion(struct gnv_admin *admin, uint8_t opc)
 static int broke(struct gnv_admin *admin, const struct gpunvme_cqe *cqe)
 {
 	gnv_fail(-EPROTO,
-		 "the controller broke the protocol: admin completion of command %u, queue %u, head %u; the last command was %u of queue 0",
+		 "the controller broke the protocol: admin completion of command %u, queue %u, head %u. The last command was %u of "
+		 "queue 0",
 		 cqe->cid, cqe->sqid, cqe->sqhd, admin->cid);
 	gnv_ctrl_kill(admin->ctrl, -ESHUTDOWN, gpunvme_errmsg());
 	return -EPROTO;
 }
 
-/* Take the completion at the head; it is the device's word, so all of it is checked. */
+/* Take the completion at the head. It comes from the device, so all of it is checked. */
 static int take_completion(struct gnv_admin *admin, uint32_t *result)
 {
 	struct gpunvme_cqe cqe = ((const struct gpunvme_cqe *)admin->cq.cpu)[admin->head];
@@ -195,7 +197,7 @@ static int take_completion(struct gnv_admin *admin, uint32_t *result)
 	return status & GPUNVME_ST_CODE ? (int)status : 0;
 }
 
-/* PRP1 and PRP2 for `len` bytes of a page-aligned block; the list, if there is one, follows the data. */
+/* PRP1 and PRP2 for `len` bytes of a page-aligned block. The list, if there is one, follows the data. */
 static void point_at(const struct gnv_block *data, size_t len, size_t page, struct gpunvme_sqe *cmd)
 {
 	size_t pages = (len + page - 1) / page, i;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The admin queue: one command at a time, its data through a bounce buffer; and requests for asynchronous events, which wait there.
+ * The admin queue: one command at a time, with its data in a bounce buffer. Requests for asynchronous events wait there, too.
  */
 #ifndef GNV_NVME_ADMIN_H
 #define GNV_NVME_ADMIN_H
@@ -14,7 +14,7 @@
 struct gnv_admin {
 	uint64_t process; /* that may use it (util/process.h) */
 	uint32_t restarts; /* that are under way or wait for the lock: a command in flight ends for them (atomic) */
-	pthread_mutex_t lock; /* held for a whole command; protects all below */
+	pthread_mutex_t lock; /* held for a whole command. Protects all fields below */
 	struct gnv_ctrl *ctrl;
 	struct gnv_arena *arena;
 	struct gnv_block sq;
@@ -24,11 +24,11 @@ struct gnv_admin {
 	uint32_t timeout_ms;
 	uint16_t tail;
 	uint16_t head;
-	uint16_t phase; /* 1 or 0: what a new completion carries */
+	uint16_t phase; /* 1 or 0: of a new completion */
 	uint16_t cid;
 	struct {
-		uint32_t sent, answered, refused; /* one bit for each request; what is none of these may be sent */
-		uint32_t dw0[GNV_ADMIN_AERS];	  /* of those answered */
+		uint32_t sent, answered, refused; /* one bit for each request. A request without a bit may be sent */
+		uint32_t dw0[GNV_ADMIN_AERS];	  /* of the completed ones */
 	} aer;
 };
 
@@ -36,19 +36,19 @@ struct gnv_admin {
 int gnv_admin_init(struct gnv_admin *admin, struct gnv_ctrl *ctrl, struct gnv_arena *arena, uint32_t timeout_ms);
 
 /*
- * Reset the controller, whatever it was doing, and begin: afterwards it makes no DMA but for the admin queue, and has no I/O
- * queues. A command in flight is not waited for: it ends with -ESHUTDOWN. Return: 0; errors of disabling and enabling: then the
- * controller is dead, and ctrl->enabled says whether it may make DMA.
+ * Reset the controller in any state, and begin: afterwards it makes no DMA except for the admin queue, and has no I/O queues. A
+ * command in flight is not waited for: it ends with -ESHUTDOWN. Return: 0; errors of disabling and enabling: then the controller is
+ * dead, and ctrl->enabled says whether it may make DMA.
  */
 int gnv_admin_restart(struct gnv_admin *admin);
 
-/* Give the rings back; the controller is disabled. */
+/* Free the rings. The controller is disabled. */
 void gnv_admin_fini(struct gnv_admin *admin);
 
 /*
  * gnv_admin_run() - one command from submission to completion
  * @cmd:  all but CID and data pointer
- * @buf:  data, copied; NULL when @len is 0
+ * @buf: data, copied. NULL if @len is 0
  * @to_device: the controller reads @buf
  * A command without a completion, or with a wrong one, ends the controller: it is marked dead, and its buffers stay mapped
  * until it was disabled.
@@ -58,22 +58,22 @@ void gnv_admin_fini(struct gnv_admin *admin);
 int gnv_admin_run(struct gnv_admin *admin, const struct gpunvme_sqe *cmd, void *buf, size_t len, bool to_device, uint32_t *result);
 
 /*
- * Have @want requests wait at the controller, GNV_ADMIN_AERS at most; those that it refused are not sent again before a reset. None
- * is sent to a controller that is dead.
+ * Keep @want requests at the controller, GNV_ADMIN_AERS at most. Refused requests are not sent again before a reset. A dead
+ * controller gets none.
  */
 void gnv_admin_request_events(struct gnv_admin *admin, unsigned want);
 
-/* What requests were answered with, dword 0 of each. A completion of anything else ends the controller. Return: how many. */
+/* Take the results of completed requests, dword 0 of each. Any other completion ends the controller. Return: how many. */
 unsigned gnv_admin_take_events(struct gnv_admin *admin, uint32_t events[GNV_ADMIN_AERS]);
 
-/* Somebody else rings the doorbell. */
+/* A doorbell that another processor rings. */
 struct gnv_bell {
 	int (*ring)(void *ctx, uint32_t tail);
 	void *ctx;
 };
 
 /*
- * gnv_admin_run_doorbell() - the same for a command whose data pointer is the caller's, and whose doorbell @bell rings
+ * gnv_admin_run_doorbell() - the same with a data pointer of the caller, and with a doorbell that @bell rings
 * Return: as gnv_admin_run(); or an error of @bell: it did not ring.
  */
 int gnv_admin_run_doorbell(struct gnv_admin *admin, const struct gpunvme_sqe *cmd, const struct gnv_bell *bell, uint32_t *result);

@@ -20,7 +20,7 @@ static struct gnv_arena *exchange(struct gnv_nvme *nvme, struct gnv_arena *arena
 	return was;
 }
 
-/* What can be reached, which may be less than it says. A page is the arena's own. */
+/* Accessible bytes, which may be fewer than the controller says. @page: of the arena. */
 static int check_size(size_t len, size_t page)
 {
 	if (len >= gnv_max(LEAST, 2 * page))
@@ -82,10 +82,10 @@ int gnv_cmb_check(const struct gnv_nvme *nvme, enum gpunvme_cmb_holds what)
 	static const char *const names[] = { "submission queues", "PRP lists of commands that lie elsewhere", "data of reads and writes" };
 
 	if (!nvme->cmb.arena)
-		return gnv_fail(-EOPNOTSUPP, "the controller has no memory of its own that can be used here (CMB); leave the request for it "
-				"out");
+		return gnv_fail(-EOPNOTSUPP, "the controller has no memory of its own that can be used here (CMB). Leave the "
+				"request for it out");
 	if (!(nvme->info.cmb_holds & what))
-		return gnv_fail(-EOPNOTSUPP, "the memory of the controller (CMB) takes no %s; leave the request for it out",
+		return gnv_fail(-EOPNOTSUPP, "the memory of the controller (CMB) takes no %s. Leave the request for it out",
 				names[gnv_log2(what)]);
 	return 0;
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* What state a drive is in, where that stands in the way of using it. */
+/* States of a drive that prevent its use. */
 #ifndef GNV_NVME_CONDITION_H
 #define GNV_NVME_CONDITION_H
 
-/* What a status of a read or write says about the drive, "reason; remedy"; NULL: nothing. */
+/* The state of the drive by the status of a read or write, as "reason. Remedy". NULL: the status says nothing. */
 const char *gnv_condition_of(int status);
 
 #endif

@@ -92,8 +92,8 @@ int gnv_ctrl_check(const struct gnv_ctrl *ctrl)
 		return 0;
 	gnv_ctrl_why(ctrl, why);
 	if (ret == -ENODEV)
-		return gnv_fail(ret, "the controller is gone: %s; close it, check power, slot and link, and open it again", why);
-	return gnv_fail(ret, "the controller is dead: %s; call gpunvme_dev_reset(), or close it and open it again", why);
+		return gnv_fail(ret, "the controller is gone: %s. Close it, check power, slot and link, and open it again", why);
+	return gnv_fail(ret, "the controller is dead: %s. Call gpunvme_dev_reset(), or close it and open it again", why);
 }
 
 int gnv_ctrl_dead(const struct gnv_ctrl *ctrl)
@@ -106,7 +106,7 @@ void gnv_ctrl_take(struct gnv_ctrl *ctrl, const char *why)
 	end(ctrl, -ENODEV, why, true);
 }
 
-/* What is taken died under the same lock, and is not revived. */
+/* A controller that is taken away died under the same lock, and is not revived. */
 int gnv_ctrl_kept(struct gnv_ctrl *ctrl)
 {
 	bool taken;
@@ -172,12 +172,13 @@ int gnv_ctrl_init(struct gnv_ctrl *ctrl, const struct gpunvme_mem *bar0)
 	mpsmin = (uint32_t)GPUNVME_FIELD_GET(GPUNVME_CAP_MPSMIN, ctrl->cap);
 	if (!ctrl->cap && csts & GPUNVME_CSTS_CFS)
 		return gnv_fail(-EOPNOTSUPP,
-				"the controller is offline, as a virtual function (SR-IOV) is that got no queues; give it some from its "
-				"physical function: nvme virt-mgmt with -c and its controller: -r 0 -n 2 -a 8, -r 1 -n 1 -a 8, then -a 9");
+				"the controller is offline, as a virtual function (SR-IOV) without queues is. Give it some from "
+				"its physical function: nvme virt-mgmt with -c and its controller: -r 0 -n 2 -a 8, -r 1 -n 1 -a 8, "
+				"then -a 9");
 	if (!ctrl->cap)
 		return gnv_fail(-EOPNOTSUPP,
-				"the controller's capabilities read as 0 (CAP 0x0), as while a vfio-user server pauses: look at the server, and "
-				"open it again; a PCI drive needs a reset or new power");
+				"the controller's capabilities read as 0 (CAP 0x0), as while a vfio-user server pauses. Look at "
+				"the server, and open it again. A PCI drive needs a reset or new power");
 	if (!(ctrl->cap & GPUNVME_CAP_CSS_NVM))
 		return gnv_fail(-EOPNOTSUPP, "the controller does not offer the NVM command set%s (CAP 0x%llx)",
 				ctrl->cap & GPUNVME_CAP_CSS_IO ? ", but others, such as that of key-value stores" : "",
@@ -239,14 +240,14 @@ int gnv_ctrl_disable(struct gnv_ctrl *ctrl)
 	if (!ret)
 		ctrl->enabled = false;
 	if (ret == -ETIMEDOUT)
-		return gnv_fail(ret, "the controller did not stop (CSTS.RDY stays 1) within %u ms; reset or power-cycle it",
+		return gnv_fail(ret, "the controller did not stop (CSTS.RDY stays 1) within %u ms. Reset or power-cycle it",
 				ctrl->disable_ms);
 	return ret;
 }
 
 /* ---- Memory in the controller: Base Specification 3.1.3 (CMBLOC, CMBSZ, CMBMSC, CMBSTS), 8.2.1 ---- */
 
-/* Data goes both ways; a list may be used by any queue. */
+/* Data goes both ways. Any queue may use a list. */
 static uint32_t cmb_holds(uint32_t loc, uint32_t sz)
 {
 	const uint32_t data = GPUNVME_CMBSZ_RDS | GPUNVME_CMBSZ_WDS;
@@ -323,10 +324,10 @@ int gnv_ctrl_enable(struct gnv_ctrl *ctrl, uint64_t asq, uint64_t acq, uint32_t 
 	reg_write(ctrl, GPUNVME_REG_CC, cc);
 	ret = wait_status(ctrl, GPUNVME_CSTS_RDY, GPUNVME_CSTS_RDY, ctrl->ready_ms, true);
 	if (ret == -ETIMEDOUT)
-		return gnv_fail(ret, "the controller did not become ready (CSTS.RDY stays 0) within %u ms; reset or power-cycle it",
+		return gnv_fail(ret, "the controller did not become ready (CSTS.RDY stays 0) within %u ms. Reset or power-cycle it",
 				ctrl->ready_ms);
 	if (ret == -EIO)
-		return gnv_fail(ret, "the controller reports a fatal error while it starts (CSTS.CFS); reset or power-cycle it");
+		return gnv_fail(ret, "the controller reports a fatal error while it starts (CSTS.CFS). Reset or power-cycle it");
 	return ret;
 }
 

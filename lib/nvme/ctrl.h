@@ -25,19 +25,19 @@ struct gnv_ctrl {
 	uint32_t dstrd;       /* doorbells are 4 << dstrd bytes apart */
 	uint32_t ready_ms;    /* deadline of CSTS.RDY becoming 1 */
 	uint32_t disable_ms;  /* and 0 */
-	uint32_t shutdown_ms; /* of CSTS.SHST; from RTD3E once identified */
+	uint32_t shutdown_ms; /* of CSTS.SHST. From RTD3E once identified */
 	uint32_t rest_ms;     /* to be left alone after CC.EN was cleared */
-	uint64_t cmb_base;    /* the address that means its own memory; 0: none does */
+	uint64_t cmb_base;    /* the address that means its own memory. 0: none does */
 	bool enabled;         /* it was given the rings of the admin queue, and not disabled since: it may make DMA */
-	int dead; /* atomic, changed under the lock: 0; -ENODEV it is gone; -ESHUTDOWN a reset may bring it back */
+	int dead; /* atomic, changed under the lock. -ENODEV: it is gone. -ESHUTDOWN: a reset may bring it back */
 	bool taken; /* it is taken away: no reset brings it back, even if it still responds */
-	void (*died)(void *ctx, const char *why); /* called when `dead` stops to be 0, on any thread; may be NULL */
+	void (*died)(void *ctx, const char *why); /* called when `dead` stops to be 0, on any thread. May be NULL */
 	void *died_ctx;
-	pthread_mutex_t lock;	/* the innermost; protects why, and changes of dead and taken */
-	char why[GNV_CTRL_WHY]; /* what ended it: while dead is not 0, one clause of plain text */
+	pthread_mutex_t lock;	/* the innermost. Protects why, and changes of dead and taken */
+	char why[GNV_CTRL_WHY]; /* the cause while dead is not 0: one clause of plain text */
 };
 
-/* Read and check what the controller is able to. Return: 0; -ENODEV; -EOPNOTSUPP it lacks what this library needs. */
+/* Read and check its capabilities. Return: 0; -ENODEV; -EOPNOTSUPP it lacks some that this library needs. */
 int gnv_ctrl_init(struct gnv_ctrl *ctrl, const struct gpunvme_mem *bar0);
 
 /* CSTS. All ones means that the device is gone: the one place that knows. Return: 0, -ENODEV. */
@@ -46,12 +46,12 @@ int gnv_ctrl_status(struct gnv_ctrl *ctrl, uint32_t *csts);
 /* CC.EN = 0 and wait for RDY = 0: after success the controller makes no DMA. Return: 0, -ENODEV, -ETIMEDOUT. */
 int gnv_ctrl_disable(struct gnv_ctrl *ctrl);
 
-/* Set up the admin queue and enable; the controller is disabled. Return: 0, -ENODEV, -EIO (fatal status), -ETIMEDOUT. */
+/* Set up the admin queue and enable. The controller is disabled before. Return: 0, -ENODEV, -EIO (fatal status), -ETIMEDOUT. */
 int gnv_ctrl_enable(struct gnv_ctrl *ctrl, uint64_t asq, uint64_t acq, uint32_t entries);
 
 /*
  * gnv_ctrl_cmb() - the memory that it has in a BAR (CMBLOC, CMBSZ)
- * Return: 0; -ENOENT none; -EOPNOTSUPP none of any use; -EPROTO what it says makes no sense; gnv_fail() has the sentence.
+ * Return: 0; -ENOENT none; -EOPNOTSUPP none of any use; -EPROTO its registers make no sense. gnv_fail() has the error message.
  */
 struct gnv_ctrl_cmb {
 	unsigned bar;
@@ -69,24 +69,24 @@ int gnv_ctrl_cmb_at(struct gnv_ctrl *ctrl, uint64_t base);
 /* No address means it any more. */
 void gnv_ctrl_cmb_off(struct gnv_ctrl *ctrl);
 
-/* Tell it that the power may go, and wait until it agrees. Return: 0, -ENODEV, -ETIMEDOUT. */
+/* Announce that the power may go, and wait until it agrees. Return: 0, -ENODEV, -ETIMEDOUT. */
 int gnv_ctrl_shutdown(struct gnv_ctrl *ctrl);
 
 /*
- * gnv_ctrl_kill() - nothing more is asked of it
+ * gnv_ctrl_kill() - mark it dead: it gets no more commands
  * @ret: -ENODEV, which stays, or -ESHUTDOWN
- * @why: the cause, or an error message that begins with it: what follows a semicolon is left out. The first cause is kept until a
- *       reset, but for that of a removal. NULL: it is being reset, and any other cause is a better one.
+ * @why: the cause, or an error message, of which the cause is taken (gnv_cause_len()). The first cause is kept until a reset,
+ * except for that of a removal. NULL: it is being reset, and any other cause is a better one.
  * Return: @ret. Any thread.
  */
 int gnv_ctrl_kill(struct gnv_ctrl *ctrl, int ret, const char *why);
 
-/* Copy the cause; "" while it is alive. Any thread. */
+/* Copy the cause. "" while it is alive. Any thread. */
 void gnv_ctrl_why(const struct gnv_ctrl *ctrl, char why[GNV_CTRL_WHY]);
 
 int gnv_ctrl_dead(const struct gnv_ctrl *ctrl);
 
-/* Return: 0, -ENODEV, -ESHUTDOWN; gnv_fail() has the sentence. */
+/* Return: 0, -ENODEV, -ESHUTDOWN. gnv_fail() has the error message. */
 int gnv_ctrl_check(const struct gnv_ctrl *ctrl);
 
 /* It is taken away, maybe in the middle of a reset. @why: as of gnv_ctrl_kill(). */

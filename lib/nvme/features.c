@@ -10,7 +10,7 @@
 #include "nvme/settings.h"
 #include "util/bits.h"
 
-#define BURST 7u /* Arbitration, bits 2:0; 7: no limit */
+#define BURST 7u /* Arbitration, bits 2:0. 7: no limit */
 
 /* Opcodes that only matter here. */
 #define OPC_KEEP_ALIVE 0x18
@@ -59,7 +59,7 @@ static const char *refusal(const struct gpunvme_sqe *cmd)
 		return "the library sends them for programs that ask for events (gpunvme_dev_event_fd())";
 	case OPC_DOORBELL_BUFFER:
 	case OPC_VIRTUALIZATION:
-		return "it would take the queues from under their owner";
+		return "it would take queues away from their owner";
 	case GPUNVME_ADMIN_SET_FEATURES:
 		if ((cmd->cdw10 & 0xff) == GPUNVME_FID_NUM_QUEUES)
 			return "the number of queues is settled when the device is opened (gpunvme_dev_opts.queues)";
@@ -71,7 +71,7 @@ static const char *refusal(const struct gpunvme_sqe *cmd)
 	}
 }
 
-/* What a read-only device may be asked: a list of the harmless, since the harmful has no end (vendors add to it). */
+/* Commands that a read-only device may get: a list of the harmless, since the harmful have no end (vendors add to them). */
 static bool harmless(uint8_t opc)
 {
 	static const uint8_t list[] = { GPUNVME_ADMIN_GET_LOG_PAGE, GPUNVME_ADMIN_IDENTIFY,	GPUNVME_ADMIN_ABORT,
@@ -112,7 +112,7 @@ int gnv_features_admin(struct gnv_nvme *nvme, const struct gpunvme_sqe *cmd, voi
 
 	if (len > GNV_ADMIN_MAX_DATA || (nvme->info.max_transfer && len > nvme->info.max_transfer))
 		return gnv_fail(-EINVAL,
-				"%zu bytes are too many for one admin command; at most %zu, and what the controller transfers", len,
+				"%zu bytes are too many for one admin command. The limits are %zu, and the largest transfer", len,
 				GNV_ADMIN_MAX_DATA);
 	ret = check_command(nvme, cmd);
 	if (ret)
@@ -173,13 +173,13 @@ static bool has_data(uint8_t fid)
 	       fid == 0x81;
 }
 
-/* And those that may have one: what no revision before 2.1 knows, and the vendors' own. */
+/* Features that may have data: those that no revision before 2.1 knows, and the vendors' own. */
 static bool may_have_data(uint8_t fid)
 {
 	return has_data(fid) || (fid > 0x1a && fid < 0x80) || fid > 0x84;
 }
 
-/* Nobody needs the data that comes with the value, but it needs a buffer: otherwise the drive would write it to address 0. */
+/* The data that comes with the value is not needed, but needs a buffer: otherwise the drive would write it to address 0. */
 int gnv_features_get(struct gnv_nvme *nvme, uint32_t nsid, uint8_t fid, uint32_t *value)
 {
 	struct gpunvme_sqe cmd = { .opc = GPUNVME_ADMIN_GET_FEATURES, .nsid = nsid, .cdw10 = fid };

@@ -6,7 +6,7 @@
 #include "nvme/nvme.h"
 
 /*
- * gnv_features_queues() - agree on the number of I/O queue pairs; once, before the first queue
+ * gnv_features_queues() - agree on the number of I/O queue pairs, once, before the first queue
  * @want:    how many to ask for
  * @granted: how many there are, at most @want and at least 1
 * Return: 0, or errors of gnv_admin_run().
@@ -14,15 +14,15 @@
 int gnv_features_queues(struct gnv_nvme *nvme, uint32_t want, uint32_t *granted);
 
 /*
- * gnv_features_arbitration() - as many commands of a queue at a time as the drive recommends, where it takes fewer (5.27.1.1)
+ * gnv_features_arbitration() - let the drive take as many commands of a queue at a time as it recommends, not fewer (5.27.1.1)
  * @recommended: the power of two of Identify (RAB)
- * What the drive refuses stays as it is. Return: 0; negative: errors of gnv_admin_run().
+ * A setting that the drive refuses stays as it is. Return: 0; negative: errors of gnv_admin_run().
  */
 int gnv_features_arbitration(struct gnv_nvme *nvme, uint32_t recommended);
 
 /*
  * As gpunvme_dev_admin(), gpunvme_dev_admin_doorbell(), gpunvme_dev_log_page() and gpunvme_ns_get_feature(), _set_feature(), with
- * pointers that are not NULL; of a feature of no namespace @nsid is 0.
+ * pointers that are not NULL. @nsid is 0 for a feature of no namespace.
  */
 int gnv_features_admin(struct gnv_nvme *nvme, const struct gpunvme_sqe *cmd, void *buf, size_t len, bool to_device,
 		       uint32_t *result);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Copies doorbells. While something changes the thread polls; without changes it gives its CPU away, then sleeps, longer and
- * longer, up to a millisecond, and after a second up to four: the first command after a pause may start that much later.
+ * Copies doorbells. While they change, the thread polls. Otherwise it yields its CPU, then sleeps, longer and longer, up to a
+ * millisecond, and after a second up to four. So the first command after a pause may start that much later.
  * Invariant: a CQ head is read after and written before the SQ tail of the same queue. Commands up to that tail use entries of the
- * CQ that heads up to that one gave back. So the controller never sees a fuller CQ than the lanes do.
+ * CQ that heads up to that one gave back. So the controller never sees a fuller CQ than the threads do.
  */
 #include "nvme/forward.h"
 

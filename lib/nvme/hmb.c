@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Base Specification 5.17.2.1 (HMPRE, HMMIN, HMMINDS, HMMAXD), 5.27.1.10 (Host Memory Buffer), 8.9.
- * Invariant: what was given once stays as it is, and mapped, until DMA has been stopped: a drive that was told to leave it is not
- * believed.
+ * Invariant: memory that was given once stays as it is, and mapped, until DMA has been stopped. The drive's word that it has left
+ * the memory is not trusted.
  */
 #include "nvme/hmb.h"
 
@@ -28,7 +28,7 @@ int gnv_hmb_drop(struct gnv_nvme *nvme)
 
 	if (ret && ret != -EOWNERDEAD)
 		return gnv_fail(-EBUSY,
-				"%s: the memory that the drive works in (hmb) is still mapped and stays; close it again, or end "
+				"%s: the memory that the drive works in (hmb) is still mapped and stays. Close it again, or end "
 				"the process",
 				nvme->port->address);
 	if (ret)
@@ -42,8 +42,8 @@ int gnv_hmb_drop(struct gnv_nvme *nvme)
 }
 
 /*
- * So many bytes, in one piece: however few the drive takes (HMMAXD), that is none too many. What is there when it fails
- * gnv_hmb_drop() takes back.
+ * So many bytes, in one piece: one descriptor is not too many for any drive (HMMAXD). After a failure gnv_hmb_drop() frees the
+ * rest.
  */
 static int take(struct gnv_nvme *nvme, uint64_t size)
 {
@@ -66,7 +66,7 @@ static int take(struct gnv_nvme *nvme, uint64_t size)
 	return 0;
 }
 
-/* The next smaller size that the drive could use; 0: there is none. */
+/* The next smaller size that the drive could use. 0: there is none. */
 static uint64_t fit(const struct gnv_nvme *nvme, uint64_t size)
 {
 	size -= size % nvme->ctrl.page_size;
@@ -87,7 +87,7 @@ static int find(struct gnv_nvme *nvme, uint64_t size)
 			return ret;
 	}
 	gnv_log(&nvme->log, GPUNVME_LOG_WARN,
-		"the drive asks for %u MiB of host memory (HMB), at least %llu KiB, and gets none, so it may be slow; raise hmb= "
+		"the drive asks for %u MiB of host memory (HMB), at least %llu KiB, and gets none, so it may be slow. Raise hmb= "
 		"in the URI or the locked-memory limit",
 		mib(nvme->hmb.asked), (unsigned long long)nvme->hmb.least / 1024);
 	return 0;
@@ -119,15 +119,15 @@ static int refuse(struct gnv_nvme *nvme)
 	if (nvme->hmb.named && bare)
 		return gnv_fail(-EINVAL,
 				"without an IOMMU other devices could access the host memory (HMB) of %s, and the drive could "
-				"access that memory after its release; leave hmb= out",
+				"access that memory after its release. Leave hmb= out",
 				nvme->port->address);
 	if (nvme->hmb.named)
 		return gnv_fail(-EINVAL,
-				"devices that share the address space of %s could access its host memory (HMB); leave hmb= out, "
+				"devices that share the address space of %s could access its host memory (HMB). Leave hmb= out, "
 				"or open it without sharing",
 				nvme->port->address);
 	gnv_log(&nvme->log, GPUNVME_LOG_WARN,
-		"the drive asks for %u MiB of host memory (HMB) and gets none, because %s; it may be slow", mib(nvme->hmb.asked),
+		"the drive asks for %u MiB of host memory (HMB) and gets none, because %s. It may be slow", mib(nvme->hmb.asked),
 		bare ? "there is no IOMMU" : "it shares its address space");
 	return 0;
 }
@@ -154,7 +154,8 @@ int gnv_hmb_give(struct gnv_nvme *nvme, uint32_t most, bool alone)
 		gnv_log(&nvme->log, GPUNVME_LOG_WARN, "the drive asks for memory of this machine and refuses it: %s", gpunvme_errmsg());
 		return 0; /* so it says: the memory stays */
 	}
-	gnv_log(&nvme->log, GPUNVME_LOG_INFO, "the drive works in %u MiB of this machine's memory; it asks for %u", mib(nvme->hmb.size),
+	gnv_log(&nvme->log, GPUNVME_LOG_INFO, "the drive works in %u MiB of this machine's memory, and asks for %u",
+		mib(nvme->hmb.size),
 		mib(nvme->hmb.asked));
 	return 0;
 }
@@ -182,7 +183,7 @@ static int leave(struct gnv_nvme *nvme)
 
 	if (nvme->hmb.named)
 		return gnv_fail(-EBUSY,
-				"%s uses host memory (HMB), which a device that shares its address space could access; open it "
+				"%s uses host memory (HMB), which a device that shares its address space could access. Open it "
 				"without hmb=, or do not share",
 				nvme->port->address);
 	ret = gnv_hmb_used(nvme) ? set(nvme, 0) : 0;

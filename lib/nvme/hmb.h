@@ -3,10 +3,9 @@
  * Host Memory Buffer: memory of this machine that a drive asks for to work in, as drives without memory of their own do. `hmb` of
  * the URI.
  *
- * It is mapped for the drive and nobody else: no lane and no CPU ever looks at it, nothing else lies in its pages, and a drive that
- * shares its address space, or that no IOMMU watches, has none: it writes there whenever it likes, and what was memory of a process
- * that was killed may be somebody's by then. The drive keeps it over resets, and it is given back after the drive's DMA has been
- * stopped, never earlier.
+ * It is mapped for the drive alone: no thread and no CPU reads it, and nothing else lies in its pages. The drive may write there at
+ * any time, even when the process was killed and the memory has another user. So a drive without an IOMMU, or one that shares its
+ * address space, gets none. The drive keeps it over resets. It is freed after the drive's DMA has been stopped, never earlier.
  */
 #ifndef GNV_NVME_HMB_H
 #define GNV_NVME_HMB_H
@@ -26,10 +25,10 @@ struct gnv_hmb_entry {
 
 /*
  * gnv_hmb_give() - give the drive what it asks for, before the first queue
- * @mib:   at most so many MiB; 0: nothing; GNV_HMB_UNSAID
- * @alone: no other device is in its address space; otherwise it gets nothing, as without an IOMMU
+ * @mib: at most so many MiB. 0: nothing. Or GNV_HMB_UNSAID
+ * @alone: no other device is in its address space. Otherwise it gets nothing, as without an IOMMU
  *
- * A drive that gets less than it needs, or refuses it, works without, which the log says. What it has refused stays mapped all the
+ * A drive that gets less than it needs, or refuses it, works without, and the log says so. Refused memory stays mapped all the
  * same, and is offered again after a reset.
  * Return: 0; -EINVAL so many were asked for by the URI, and none can be given; negative: errors of gnv_admin_run(), or -EBUSY,
  * and then gnv_hmb_drop() has something left to do.
@@ -43,21 +42,21 @@ int gnv_hmb_give(struct gnv_nvme *nvme, uint32_t mib, bool alone);
 int gnv_hmb_make_way(struct gnv_nvme *nvme);
 
 /*
- * After a reset: the same memory, with what the drive had there, if it had it. A drive that does not want it back, nor as new,
- * works without until the next reset. Return: 0; negative: errors of gnv_admin_run().
+ * After a reset: the same memory, with the data of the drive, if it had it. A drive that refuses it, even as new memory, works
+ * without until the next reset. Return: 0; negative: errors of gnv_admin_run().
  */
 int gnv_hmb_return(struct gnv_nvme *nvme);
 
-/* Tell the drive to leave it, where it still listens. The memory stays. */
+/* Ask the drive to leave it, if the drive still responds. The memory stays. */
 void gnv_hmb_take_back(struct gnv_nvme *nvme);
 
-/* The drive makes no DMA: unmap and free. Return: 0; -EBUSY what is left is still mapped: call again. */
+/* The drive makes no DMA: unmap and free. Return: 0; -EBUSY some of it is still mapped: call again. */
 int gnv_hmb_drop(struct gnv_nvme *nvme);
 
 /* Bytes that the drive uses now. Any thread. */
 uint64_t gnv_hmb_used(const struct gnv_nvme *nvme);
 
-/* It gets none, because others reach what it does. Any thread. */
+/* It gets none, because other devices could access its memory. Any thread. */
 bool gnv_hmb_denied(const struct gnv_nvme *nvme);
 
 #endif

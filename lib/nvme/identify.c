@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Identify: Base Specification 5.17, NVM Command Set Specification 4.1.5.
- * Invariant: nothing the controller says is used before it was checked against what the rest of the library can carry.
+ * Invariant: each value of the controller is checked against the limits of the library before it is used.
  */
 #include "nvme/identify.h"
 
@@ -49,7 +49,7 @@ void gnv_identify_string(const char *from, size_t len, char *to)
 	to[len] = 0;
 }
 
-/* The largest transfer, or Write Zeroes, in bytes; 0: no limit. Absurd exponents end at 2 GiB, more than a command can ask for. */
+/* The largest transfer, or Write Zeroes, in bytes. 0: no limit. Absurd exponents end at 2 GiB, more than a command can ask for. */
 static uint32_t max_transfer(const struct gnv_ctrl *ctrl, uint8_t limit)
 {
 	unsigned shift = 12 + (unsigned)GPUNVME_FIELD_GET(GPUNVME_CAP_MPSMIN, ctrl->cap) + limit;
@@ -85,7 +85,7 @@ static uint32_t max_range(const struct gpunvme_id_ctrl_nvm *id)
 	return (uint32_t)(id->dmsl ? gnv_min(id->dmsl, most) : most);
 }
 
-/* The fourth of the vendor's bytes says it as MDTS does its limit, as Linux once read it; today it takes the largest transfer. */
+/* The fourth of the vendor's bytes has it, in the form of MDTS, as Linux once read it. Today Linux takes the largest transfer. */
 static uint32_t stripe(const struct gnv_nvme *nvme, const struct gpunvme_id_ctrl *id)
 {
 	if (!(nvme->drive.quirks & GNV_QUIRK_STRIPE))
@@ -152,8 +152,8 @@ int gnv_identify_ctrl(struct gnv_nvme *nvme)
 }
 
 /*
- * Base Specification 5.17.2.3: descriptors of a type, a length, two reserved bytes and so many; a length of 0 ends the list.
- * Return: the bytes of the first one of @type and @len; NULL: there is none.
+ * Base Specification 5.17.2.3: descriptors of a type, a length, two reserved bytes and so many. A length of 0 ends the list.
+ * Return: the bytes of the first one of @type and @len. NULL: there is none.
  */
 static const uint8_t *descriptor(const uint8_t list[4096], uint8_t type, uint8_t len)
 {
@@ -197,8 +197,8 @@ int gnv_identify_check_set(struct gnv_nvme *nvme, uint32_t nsid)
 	if (csi == GPUNVME_CSI_NVM)
 		return ret < 0 ? ret : 0;
 	return gnv_fail(-EOPNOTSUPP,
-			"namespace %u is %s (command set %u), and this library reads and writes blocks in any order (command set 0); name "
-			"another with ns= in the URI",
+			"namespace %u is %s (command set %u), and this library reads and writes blocks in any order (command set "
+			"0). Name another with ns= in the URI",
 			nsid, csi < GNV_ARRAY_LEN(names) ? names[csi] : "of another kind", csi);
 }
 
@@ -217,16 +217,18 @@ static int plain_format(const struct gpunvme_id_ns *id)
 static int refuse_metadata(const struct gpunvme_id_ns *id, uint32_t nsid, unsigned bytes)
 {
 	unsigned type = id->dps & GPUNVME_DPS_TYPE;
-	char what[48] = "", remedy[160] = "the drive has no format without";
+	char what[48] = "", remedy[160] = "The drive has no format without";
 	int plain = plain_format(id);
 
 	if (type)
 		snprintf(what, sizeof(what), " with protection information of type %u", type);
 	if (plain >= 0)
 		snprintf(remedy, sizeof(remedy),
-			 "give the drive to the kernel (gpunvme unbind), and nvme format --namespace-id=%u --lbaf=%d%s (which erases it)",
+			 "Give the drive to the kernel (gpunvme unbind), and nvme format --namespace-id=%u --lbaf=%d%s (which "
+			 "erases it)",
 			 nsid, plain, type ? " --pi=0" : "");
-	return gnv_fail(-EOPNOTSUPP, "namespace %u carries %u bytes of metadata per block%s, which this library does not use; %s", nsid,
+	return gnv_fail(-EOPNOTSUPP, "namespace %u carries %u bytes of metadata per block%s, which this library does not use. %s",
+			nsid,
 			bytes, what, remedy);
 }
 
@@ -267,7 +269,7 @@ static int parse_ns(const struct gnv_nvme *nvme, const struct gpunvme_id_ns *id,
 	if (format.ms)
 		return refuse_metadata(id, ns->nsid, format.ms);
 	if (format.lbads < 9 || format.lbads > 16)
-		return gnv_fail(-EOPNOTSUPP, "namespace %u has blocks of 2^%u bytes; supported are 512 to 65536 bytes", ns->nsid,
+		return gnv_fail(-EOPNOTSUPP, "namespace %u has blocks of 2^%u bytes. Supported are 512 to 65536 bytes", ns->nsid,
 				format.lbads);
 	if (id->nsze > UINT64_MAX >> format.lbads)
 		return gnv_fail(-EPROTO, "namespace %u claims %llu blocks, more bytes than 64 bits count", ns->nsid,
@@ -304,7 +306,8 @@ int gnv_identify_namespace(struct gnv_nvme *nvme, uint32_t nsid, struct gpunvme_
 	if (ret)
 		return ret;
 	if (!id.nsze)
-		return gnv_fail(-ENOENT, "namespace %u is not active; attach it (nvme attach-ns), or name another with ns= in the URI",
+		return gnv_fail(-ENOENT, "namespace %u is not active. Attach it (nvme attach-ns), or name another with ns= in the "
+					 "URI",
 				ns.nsid);
 	ret = parse_ns(nvme, &id, &ns);
 	if (ret)

@@ -59,8 +59,8 @@ int gnv_ioq_open(struct gnv_ioq *q, struct gnv_nvme *nvme, uint32_t qid)
 }
 
 /*
- * The identifier of a command on the wire, and which command has it. They are as high as any of the lanes, from FFFEh down: a drive
- * that dies of those dies here. FFFFh stands for no command in the Error Information log (Base Specification, Command Dword 0).
+ * The identifier of a command on the wire, and back. They are as high as any that threads use, from FFFEh down: a drive that dies
+ * of those dies here. FFFFh stands for no command in the Error Information log (Base Specification, Command Dword 0).
  */
 static uint32_t cid_of(const struct gnv_ioq *q, uint32_t i)
 {
@@ -136,7 +136,7 @@ int gnv_ioq_run(struct gnv_ioq *q, struct gpunvme_sqe *cmds, uint32_t count, uin
 	return status;
 }
 
-/* The witness, and on the way the command if it is answered, too. */
+/* Take the completion of the witness, and that of the command if it comes first. */
 static int take_witness(struct gnv_ioq *q, uint32_t bit, uint32_t *missing, int *status, uint32_t timeout_ms)
 {
 	int ret = 0;
@@ -168,7 +168,7 @@ int gnv_ioq_run_witnessed(struct gnv_ioq *q, struct gpunvme_sqe *cmd, const stru
 		missing |= 1u << i;
 		ret = take_witness(q, 1u << i, &missing, &status, witness_ms);
 		if (!ret && missing)
-			ret = gnv_fail(-ETIMEDOUT, "the controller answered %u reads, and not the one before them", i);
+			ret = gnv_fail(-ETIMEDOUT, "the controller completed %u reads, but not the one before them", i);
 	}
 	gnv_mmio_write32(q->nvme->ctrl.bar + gnv_ctrl_cq_doorbell(&q->nvme->ctrl, q->qid), q->head);
 	if (ret)

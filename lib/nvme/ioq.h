@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * An I/O queue pair that the host drives itself, one batch of commands after the other: for what is tried out before lanes come.
+ * An I/O queue pair that the host drives itself, one batch of commands after the other. For tests before threads use the drive.
  */
 #ifndef GNV_NVME_IOQ_H
 #define GNV_NVME_IOQ_H
@@ -21,11 +21,11 @@ struct gnv_ioq {
 	bool cq_exists, sq_exists;
 };
 
-/* The admin commands that create a queue whose ring lies at `iova`; the caller handles their status. */
+/* The admin commands that create a queue whose ring lies at `iova`. The caller handles their status. */
 struct gpunvme_sqe gnv_ioq_create_cq(uint32_t qid, uint64_t iova, uint32_t entries);
 struct gpunvme_sqe gnv_ioq_create_sq(const struct gnv_nvme *nvme, uint32_t qid, uint64_t iova, uint32_t entries);
 
-/* @qid is nobody's. On failure, too, gnv_ioq_close(). Return: 0, -ENOMEM, or errors of gnv_admin_run(). */
+/* @qid is free. After a failure, too, call gnv_ioq_close(). Return: 0, -ENOMEM, or errors of gnv_admin_run(). */
 int gnv_ioq_open(struct gnv_ioq *q, struct gnv_nvme *nvme, uint32_t qid);
 
 /*
@@ -37,8 +37,8 @@ int gnv_ioq_run(struct gnv_ioq *q, struct gpunvme_sqe *cmds, uint32_t count, uin
 
 /*
  * gnv_ioq_run_witnessed() - the same with one command that a controller may never complete: other commands show whether it is late
- * @witness: a command that it completes, sent again and again once @cmd was waited for in vain; each is waited for @witness_ms
- * Return: as gnv_ioq_run(); -ETIMEDOUT it completed the witnesses and not @cmd, or a witness neither.
+ * @witness: a command that it completes, sent again and again after @cmd timed out. Each is waited for @witness_ms
+ * Return: as gnv_ioq_run(); -ETIMEDOUT it completed the witnesses but not @cmd, or not even a witness.
  */
 int gnv_ioq_run_witnessed(struct gnv_ioq *q, struct gpunvme_sqe *cmd, const struct gpunvme_sqe *witness, uint32_t timeout_ms,
 			  uint32_t witness_ms);
@@ -46,7 +46,7 @@ int gnv_ioq_run_witnessed(struct gnv_ioq *q, struct gpunvme_sqe *cmd, const stru
 /* The controller was reset: it knows of no queue. */
 void gnv_ioq_forget(struct gnv_ioq *q);
 
-/* Delete and release it. Return: 0; else the controller keeps its rings, and so does the arena. */
+/* Delete and release it. Return: 0. Otherwise the controller keeps its rings, and so does the arena. */
 int gnv_ioq_close(struct gnv_ioq *q);
 
 #endif

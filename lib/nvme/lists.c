@@ -24,7 +24,7 @@
 #define LARGE (4u << 20) /* bytes */
 #define PIECE (2u << 20) /* the most that lies in one piece of physical memory, where that is needed */
 
-/* A block for all: what is right, what came through a list, where nothing may arrive, the list between two pages of traps. */
+/* Parts of one block: the right data, the data read through a list, memory where nothing may arrive, the list between traps. */
 struct proof {
 	struct gnv_nvme *nvme;
 	struct gpunvme_ns_info ns;
@@ -36,7 +36,7 @@ struct proof {
 	uint64_t got_iova, trap_iova, list_iova;
 	uint64_t *list;
 	size_t failed_pages, failed_at; /* of the list that was not read as it should */
-	int failed_with;		/* the status that said so; 0: none did */
+	int failed_with;		/* the status of that failure. 0: there was none */
 	uint32_t list_ms;		/* how long a read through a list is waited for */
 };
 
@@ -74,7 +74,7 @@ static int read_right(struct proof *p, size_t batch)
 	return ret;
 }
 
-/* What a page does not get, of those that are looked at next, keeps bytes that the blocks do not have. */
+/* In the pages that are checked next, bytes that a read leaves out keep values that the blocks do not have. */
 static void spoil_memory(struct proof *p, size_t pages)
 {
 	const uint64_t *right = (const uint64_t *)(const void *)p->right, trap = p->trap_iova;
@@ -155,7 +155,7 @@ static int try_lists(struct proof *p, enum gnv_lists lists)
 	return ret || most <= SMALL ? ret : try_places(p, lists, most);
 }
 
-/* After silence nobody knows what the controller still does. */
+/* After a time-out the state of the controller is unknown. */
 static int begin_anew(struct proof *p)
 {
 	int ret = gnv_reset(p->nvme, NULL, NULL);
@@ -184,7 +184,7 @@ static int begin_again(struct proof *p)
 	ret = gnv_ioq_run(&p->q, &cmd, 1, READ_MS);
 	if (!ret)
 		p->list_ms = AGAIN_MS;
-	return ret < 0 ? begin_anew(p) : 0; /* what did not end may end under the next command's identifier */
+	return ret < 0 ? begin_anew(p) : 0; /* a command that did not end may end under the next command's identifier */
 }
 
 static void tell(const struct proof *p, int ret)
@@ -192,7 +192,7 @@ static void tell(const struct proof *p, int ret)
 	char how[120];
 
 	if (ret != -EIO)
-		snprintf(how, sizeof(how), "did not end as it should; resetting the controller");
+		snprintf(how, sizeof(how), "did not end as it should. Resetting the controller");
 	else if (p->failed_with)
 		snprintf(how, sizeof(how), "failed: %s", gpunvme_strerror(p->failed_with));
 	else
@@ -216,12 +216,12 @@ static bool is_untouched(const struct proof *p)
 static int refuse(const struct proof *p)
 {
 	if (!p->failed_with && is_untouched(p))
-		return gnv_fail(-EIO, "reads succeed, and memory keeps what it held: the drive moves no data, as one over a null device; give it "
-				      "storage, or use another drive");
+		return gnv_fail(-EIO, "reads succeed, and memory keeps what it held: the drive moves no data, as one over a null "
+				      "device. Give it storage, or use another drive");
 	if (p->failed_with)
-		return gnv_fail(-EIO, "the drive reads one page of memory at a time, and two fail: %s; look at its state and its media, or use "
-				"another drive", gpunvme_strerror(p->failed_with));
-	return gnv_fail(-EIO, "the drive does not read two pages of memory as it should; use another drive");
+		return gnv_fail(-EIO, "the drive reads one page of memory at a time, and two fail: %s. Look at its state and its "
+				"media, or use another drive", gpunvme_strerror(p->failed_with));
+	return gnv_fail(-EIO, "the drive does not read two pages of memory as it should. Use another drive");
 }
 
 /* From the first that may do to the first that does. */
@@ -302,7 +302,7 @@ static int read_with_few_cids(struct proof *p)
 	return ret;
 }
 
-/* It died of reads. Once may be chance; what it does not die of tells why. */
+/* It died of reads. Once may be chance. Reads that it does not die of show the cause. */
 static int read_again(struct proof *p)
 {
 	int ret = read_anew(p, GNV_IOQ_BATCH);
@@ -313,10 +313,11 @@ static int read_again(struct proof *p)
 		return ret;
 	ret = read_anew(p, 1);
 	if (ret == -ESHUTDOWN)
-		return gnv_fail(-EIO, "the drive dies when it reads (CSTS.CFS), each time; use another drive");
+		return gnv_fail(-EIO, "the drive dies when it reads (CSTS.CFS), each time. Use another drive");
 	if (ret)
 		return ret;
-	return gnv_fail(-EIO, "the drive dies of %u commands at a time (CSTS.CFS), and does not of one; use another drive", GNV_IOQ_BATCH);
+	return gnv_fail(-EIO, "the drive dies of %u commands at a time (CSTS.CFS), but not of one. Use another drive",
+			GNV_IOQ_BATCH);
 }
 
 /*
@@ -338,11 +339,11 @@ static int check_entries(struct proof *p)
 	ret = gnv_ioq_run(&p->q, &cmd, 1, READ_MS);
 	return ret || memcmp(p->right, p->got, p->page) ?
 		       ret :
-		       gnv_fail(-EOPNOTSUPP, "the drive takes entries of submission queues for 128 bytes long, and this library makes them "
-					     "of 64; use another drive");
+		       gnv_fail(-EOPNOTSUPP, "the drive takes entries of submission queues for 128 bytes long, but this library "
+					     "makes them of 64. Use another drive");
 }
 
-/* Reads were not answered, or others than were asked for. */
+/* Reads did not complete, or other blocks were read. */
 static int read_in_vain(struct proof *p, int why)
 {
 	const uint32_t quirks = p->nvme->drive.quirks;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * PRP lists that a controller reads as it should, proven when it is opened: nothing that this library builds its data pointers of
- * is believed. The specification lets a list begin at any multiple of 8 bytes; hosts hardly ever do it, and drives err.
+ * PRP lists that a controller reads as it should, proven when it is opened: no form of a data pointer is trusted without proof. The
+ * specification lets a list begin at any multiple of 8 bytes. Hosts hardly ever do it, and drives err.
  */
 #ifndef GNV_NVME_LISTS_H
 #define GNV_NVME_LISTS_H
@@ -10,9 +10,8 @@
 
 /*
  * gnv_lists_prove() - settle nvme->lists.form, before the first mapping
- * Reads the same blocks a page at a time and through lists of several sizes and places; media is not written. A controller that
- * does not return the same is given stricter ones, which the log says. Where there is nothing to read the lists stay unproven,
- * which the log says, too.
+ * Reads the same blocks a page at a time and through lists of several sizes and places. Media is not written. A controller that
+ * does not return the same is given stricter lists. If there is nothing to read, the lists stay unproven. The log says both.
  * Return: 0; -EIO it does not even read two pages as it should; -ENOMEM; -ENODEV; errors of a reset that it needed.
  */
 int gnv_lists_prove(struct gnv_nvme *nvme);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a namespace lies on, and whether a program may overwrite it without a question to its user.
- * Invariant: only what is known to have been made for the library is written unasked; all that is new wants the question.
+ * The medium of a namespace, and whether a program may overwrite it without a question to its user. Invariant: only media known to
+ * be made for the library are written without the question. A new kind of medium needs the question.
  */
 #include <errno.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Which namespaces a controller has, and which one a program means that names none. */
+/* The namespaces of a controller, and the one for programs that name none. */
 #include <errno.h>
 #include <string.h>
 
@@ -17,8 +17,8 @@ static int check_time(const struct gnv_nvme *nvme, uint64_t end)
 	if (gnv_clock_ns() < end)
 		return 0;
 	return gnv_fail(-ETIMEDOUT,
-			"the controller takes more than %u ms to tell which of %u namespaces it has; allow it more (admin_timeout_ms), or "
-			"name one with ns= in the URI",
+			"the controller takes more than %u ms to report which of %u namespaces it has. Allow it more "
+			"(admin_timeout_ms), or name one with ns= in the URI",
 			nvme->admin.timeout_ms, nvme->info.nn);
 }
 
@@ -97,7 +97,7 @@ int gnv_identify_default(struct gnv_nvme *nvme)
 		if (nsid[i] == 1 || gnv_identify_check_set(nvme, nsid[i]))
 			continue;
 		nvme->info.default_ns = nsid[i];
-		gnv_log(&nvme->log, GPUNVME_LOG_INFO, "namespace 1 is of another command set; namespace %u is meant where none is named",
+		gnv_log(&nvme->log, GPUNVME_LOG_INFO, "namespace 1 has another command set, so namespace %u is the default",
 			nsid[i]);
 		return 0;
 	}

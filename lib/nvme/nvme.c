@@ -46,7 +46,8 @@ void gnv_nvme_blind(struct gnv_nvme *nvme, bool reset)
 	}
 	pthread_mutex_unlock(&nvme->bar0_lock);
 	if (ret)
-		gnv_log(&nvme->log, GPUNVME_LOG_WARN, "%s: lanes that still ring its doorbells may fault: %s", nvme->port->address,
+		gnv_log(&nvme->log, GPUNVME_LOG_WARN, "%s: threads that still ring its doorbells may fault: %s",
+			nvme->port->address,
 			gpunvme_errmsg());
 }
 
@@ -59,7 +60,7 @@ bool gnv_nvme_stop_dma(struct gnv_nvme *nvme)
 		gnv_log(&nvme->log, GPUNVME_LOG_WARN, "%s", gpunvme_errmsg());
 	if (!gnv_ctrl_disable(&nvme->ctrl))
 		return true;
-	gnv_log(&nvme->log, GPUNVME_LOG_WARN, "%s; halting it by %s", gpunvme_errmsg(), gnv_port_force(nvme->port));
+	gnv_log(&nvme->log, GPUNVME_LOG_WARN, "%s. Halting it by %s", gpunvme_errmsg(), gnv_port_force(nvme->port));
 	gnv_nvme_blind(nvme, false);
 	nvme->ctrl.enabled = nvme->port->ops->halt(nvme->port);
 	gnv_nvme_blind(nvme, true);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * An NVMe controller in operation: the port that it is reached by, its registers, its admin queue and its log, what it has said of
- * itself, and what was settled with it. It knows no I/O queue but those of its own tests, and no mapping.
+ * An NVMe controller in operation: its port, its registers, its admin queue and its log, the data that it reported, and the
+ * settings agreed with it. It knows no I/O queue except those of its own tests, and no mapping.
  */
 #ifndef GNV_NVME_NVME_H
 #define GNV_NVME_NVME_H
@@ -27,15 +27,15 @@ struct gnv_nvme {
 	struct gnv_arena *arena; /* host memory that is mapped to it */
 	struct gnv_admin admin;
 	struct gpunvme_dev_info info; /* constant once open */
-	struct gnv_drive drive;	      /* what is known of its model; constant once open */
+	struct gnv_drive drive;	      /* what is known of its model. Constant once open */
 	char nqn[224];		      /* of its subsystem, as it says */
-	pthread_mutex_t bar0_lock;    /* serialises showing BAR0 to GPUs; the port's threads take it only to blind */
+	pthread_mutex_t bar0_lock;    /* serialises showing BAR0 to GPUs. The port's threads take it only to blind */
 	struct {
 		uint16_t awun_0b, awupf_0b; /* blocks that it writes whole */
-		uint32_t deallocate;	    /* blocks of one range of Dataset Management; 0: the controller has no such command */
-		uint32_t zeroes;	    /* bytes of one Write Zeroes; 0: no limit but that of the command */
+		uint32_t deallocate;	    /* blocks of one range of Dataset Management. 0: the controller has no such command */
+		uint32_t zeroes;	    /* bytes of one Write Zeroes. 0: no limit but that of the command */
 		uint32_t burst;		    /* recommended, as a power of two (RAB) */
-		uint32_t stripe; /* bytes at whose multiples transfers had better end, of drives that are known for it; 0: not known */
+		uint32_t stripe; /* transfers should end at multiples of so many bytes, on drives known for it. 0: not known */
 	} limits; /* constant once open */
 	struct {
 		uint32_t oaes; /* optional events that it reports */
@@ -47,32 +47,32 @@ struct gnv_nvme {
 		uint64_t table[32];   /* of autonomous transitions */
 	} power;
 	struct {
-		uint64_t asked, least, step; /* bytes: as much as it likes and needs, and the least at one place; constant once open */
+		uint64_t asked, least, step; /* bytes: wanted, needed, and the least at one place. Constant once open */
 		struct gpunvme_mem *mem;
 		uint64_t iova;
-		struct gnv_block list; /* that tells the drive of it */
+		struct gnv_block list; /* its descriptor, which the drive reads */
 		uint64_t size;	       /* 0: nothing is mapped */
 		bool on;	       /* the drive has it (atomic) */
-		bool named;	       /* the URI says how much; constant once open */
+		bool named;	       /* the URI gives the size. Constant once open */
 		bool shared;	       /* others reach its address space, or have: it gets none (atomic) */
 	} hmb;
 	struct {
-		struct gnv_arena *arena; /* memory in the controller; NULL: none; constant once open */
+		struct gnv_arena *arena; /* memory in the controller. NULL: none. Constant once open */
 		uint32_t place[3]; /* of queues there, by the kind of GPU: 0 not known, enum gnv_cmb_place (atomic) */
 		bool lists_proven; /* it reads lists that lie there as it should (atomic) */
 	} cmb;
 	struct {
-		enum gnv_lists form; /* that it reads as it should; constant once open */
+		enum gnv_lists form; /* that it reads as it should. Constant once open */
 		bool unproven;	     /* so is believed only */
-		int read_status;     /* of the first read, while it was opened; constant once open */
+		int read_status;     /* of the first read, while it was opened. Constant once open */
 	} lists;
 	struct {
-		pthread_mutex_t lock; /* protects the list; held over admin commands */
+		pthread_mutex_t lock; /* protects the list. Held over admin commands */
 		struct gnv_setting *first;
 	} settings; /* features that were set */
 };
 
-/* A port that is open, and nothing asked of it yet. Both are the caller's; the log is copied. */
+/* @port is open, and still unused. Both are the caller's. The log is copied. */
 void gnv_nvme_init(struct gnv_nvme *nvme, struct gnv_port *port, const struct gnv_log *log);
 
 /* Only the locks and the features that were set are left. */
@@ -82,15 +82,15 @@ void gnv_nvme_fini(struct gnv_nvme *nvme);
 int gnv_nvme_bring_up(struct gnv_nvme *nvme, const struct gpunvme_dev_opts *opts);
 
 /*
- * GPUs that ring BAR0 may go on although the controller is reset: what they store goes nowhere. Before the reset, and after it
- * (@reset). Any thread; where a GPU cannot the log says so.
+ * GPUs that ring BAR0 may go on although the controller is reset: their stores have no effect. Called before the reset, and after
+ * it (@reset). Any thread. If a GPU cannot, the log says so.
  */
 void gnv_nvme_blind(struct gnv_nvme *nvme, bool reset);
 
 /* Return: true when the controller makes no DMA any more. */
 bool gnv_nvme_stop_dma(struct gnv_nvme *nvme);
 
-/* Fill in info what is known before the controller is asked. */
+/* Fill in the part of info that is known without the controller. */
 void gnv_nvme_describe(struct gnv_nvme *nvme, uint32_t default_ns);
 
 #endif

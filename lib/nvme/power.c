@@ -17,7 +17,7 @@ int gnv_power_parse(const char *word, enum gnv_power *power)
 	return gnv_fail(-EINVAL, "power=%.40s in the URI: must be leave or performance", word);
 }
 
-/* Set one feature. Return: 0, also when the drive refuses it, which is logged; negative: no completion. */
+/* Set one feature. Return: 0, also if the drive refuses it, which is logged. Negative: no completion. */
 static int settle(struct gnv_nvme *nvme, uint8_t fid, void *table, const char *what)
 {
 	struct gpunvme_sqe get = { .opc = GPUNVME_ADMIN_GET_FEATURES, .cdw10 = fid };

@@ -10,12 +10,12 @@ enum gnv_power {
 	GNV_POWER_PERFORMANCE, /* the first power state, and no other by itself */
 };
 
-/* Return: 0; -EINVAL no such word; gnv_fail() has the sentence. NULL: leave. */
+/* NULL: leave. Return: 0; -EINVAL no such word. gnv_fail() has the error message. */
 int gnv_power_parse(const char *word, enum gnv_power *power);
 
 /*
- * gnv_power_apply() - settle it, for resets to come as well
- * The log has what the drive refuses. Return: 0; negative: errors of gnv_admin_run().
+ * gnv_power_apply() - set it, also for later resets
+ * The log has the refusals of the drive. Return: 0; negative: errors of gnv_admin_run().
  */
 int gnv_power_apply(struct gnv_nvme *nvme, enum gnv_power power);
 

@@ -12,7 +12,7 @@ static size_t page_count(size_t len, size_t page)
 	return len / page + (len % page != 0);
 }
 
-/* Bytes from the list of one entry to that of the next; 0: there are no lists. */
+/* Bytes from the list of one entry to that of the next. 0: there are no lists. */
 static size_t stride(enum gnv_lists lists, size_t page)
 {
 	switch (lists) {

@@ -18,10 +18,10 @@ enum gnv_lists {
 	GNV_LISTS_NONE, /* none: no command moves more than a page */
 };
 
-/* Bytes that one command can move in pages of `page` bytes wherever it begins in its first; 0: no limit beyond the header's. */
+/* Bytes that one command can move in pages of `page` bytes, from any byte of its first page. 0: no limit beyond the header's. */
 size_t gnv_prp_span(enum gnv_lists lists, size_t page);
 
-/* Bytes of the table of a buffer of `len` bytes; 0 when it needs none. */
+/* Bytes of the table of a buffer of `len` bytes. 0: it needs none. */
 size_t gnv_prp_table_size(size_t len, size_t page, enum gnv_lists lists);
 
 /* A buffer of whole pages, and where its table goes. */

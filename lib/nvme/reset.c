@@ -66,11 +66,11 @@ int gnv_reset(struct gnv_nvme *nvme, void (*let_go)(void *ctx), void *ctx)
 
 	if (!ret || ret == -ENODEV || ret == -ENOMEM)
 		return ret;
-	gnv_log(&nvme->log, GPUNVME_LOG_WARN, "%s; resetting the function (%s)", gpunvme_errmsg(), nvme->info.reset);
+	gnv_log(&nvme->log, GPUNVME_LOG_WARN, "%s. Resetting the function (%s)", gpunvme_errmsg(), nvme->info.reset);
 	first = gnv_message();
 	attempt.name = "function reset";
 	attempt.run = by_function;
 	if (!try(nvme, &attempt))
 		return 0;
-	return gnv_fail(ret, "%.240s; and a function reset did not help: %s", first.text, gpunvme_errmsg());
+	return gnv_fail(ret, "%.240s. A function reset did not help: %s", first.text, gpunvme_errmsg());
 }

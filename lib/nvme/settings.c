@@ -35,7 +35,7 @@ static bool is_kept(const struct gpunvme_sqe *cmd)
 	return fid_of(cmd) != GPUNVME_FID_NUM_QUEUES && fid_of(cmd) != FID_TIMESTAMP && fid_of(cmd) != FID_WRITE_PROTECT;
 }
 
-/* The part of CDW11 that says what is set, rather than to what. */
+/* The part of CDW11 that names the setting, not its value. */
 static uint32_t subject(const struct gpunvme_sqe *cmd)
 {
 	switch (fid_of(cmd)) {
@@ -73,12 +73,13 @@ static void note(struct gnv_nvme *nvme, const struct gpunvme_sqe *cmd, const voi
 		;
 	*link = setting;
 	if (!setting) {
-		gnv_log(&nvme->log, GPUNVME_LOG_ERROR, "feature 0x%02x is not kept for after a reset (%s); set it again then", fid_of(cmd),
+		gnv_log(&nvme->log, GPUNVME_LOG_ERROR, "feature 0x%02x is not kept for after a reset (%s). Set it again then",
+			fid_of(cmd),
 			len && !data ? "its data is not the library's" : "no memory");
 		return;
 	}
 	setting->cmd = *cmd;
-	setting->cmd.cdw10 &= ~GPUNVME_FEAT_SV; /* it is saved; again would only wear the drive */
+	setting->cmd.cdw10 &= ~GPUNVME_FEAT_SV; /* it is saved: again would only wear the drive */
 	setting->len = len;
 	if (len)
 		memcpy(setting->data, data, len);

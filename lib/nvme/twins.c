@@ -45,7 +45,8 @@ static int nth(void *ctx, uint32_t n, struct gnv_identity_ns *ns)
 	if (n >= shelf->count)
 		return -ENOENT;
 	if (gnv_clock_ns() > shelf->end)
-		return gnv_fail(-ETIMEDOUT, "the drive takes too long to identify its namespaces, which another controller may serve, too");
+		return gnv_fail(-ETIMEDOUT, "the drive takes too long to identify its namespaces, which another controller may "
+					    "offer, too");
 	memset(ns, 0, sizeof(*ns));
 	ns->nsid = shelf->nsid[n];
 	if (nvme->drive.quirks & GNV_QUIRK_GARBAGE_IDS)

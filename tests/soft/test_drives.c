@@ -455,10 +455,10 @@ static void test_limited(void **state)
 	static const struct {
 		const char *keys, *open; /* says why not; NULL: it works */
 	} cases[] = {
-		{ "fault=few-cids:8", "dies of 32 commands at a time (CSTS.CFS), and does not of one" },
-		{ "fault=one-command", "dies of 32 commands at a time (CSTS.CFS), and does not of one" },
+		{ "fault=few-cids:8", "dies of 32 commands at a time (CSTS.CFS), but not of one" },
+		{ "fault=one-command", "dies of 32 commands at a time (CSTS.CFS), but not of one" },
 		{ "fault=shared-tags", NULL },
-		{ "fault=sqe-128", "takes entries of submission queues for 128 bytes long, and this library makes them of 64" },
+		{ "fault=sqe-128", "takes entries of submission queues for 128 bytes long, but this library makes them of 64" },
 		{ "fault=sqe-128,few-cids:1024", "takes entries of submission queues for 128 bytes long" },
 		{ "fault=cfs:op=read", "dies when it reads (CSTS.CFS), each time" },
 		{ "fault=cfs:op=read:count=1", NULL },
@@ -652,14 +652,14 @@ static const struct {
 	bool unreadable;
 } states[] = {
 	{ "delay=", "read", "blocks can be read", "", GPUNVME_VERDICT_OK, false },
-	{ "ro=0", "write-cache", "on: what is written is safe once it was flushed", "", GPUNVME_VERDICT_OK, false },
+	{ "ro=0", "write-cache", "on: written data is safe after a flush", "", GPUNVME_VERDICT_OK, false },
 	{ "fault=locked", "read", "locked by a password", "sedutil-cli", GPUNVME_VERDICT_FAILED, true },
-	{ "fault=sanitizing", "read", "erasing itself", "wait", GPUNVME_VERDICT_FAILED, true },
-	{ "fault=formatting", "read", "being formatted", "wait", GPUNVME_VERDICT_FAILED, true },
+	{ "fault=sanitizing", "read", "erasing itself", "Wait", GPUNVME_VERDICT_FAILED, true },
+	{ "fault=formatting", "read", "being formatted", "Wait", GPUNVME_VERDICT_FAILED, true },
 	{ "fault=reserved", "read", "another host", "nvme resv-report", GPUNVME_VERDICT_FAILED, true },
-	{ "fault=activating", "read", "not ready yet, as after a change of firmware", "try again", GPUNVME_VERDICT_FAILED, true },
+	{ "fault=activating", "read", "not ready yet, as after a change of firmware", "Try again", GPUNVME_VERDICT_FAILED, true },
 	{ "fault=worn", "read-only", "has become read-only", "replace it", GPUNVME_VERDICT_FAILED, false },
-	{ "fault=hot", "temperature", "too hot", "give it air", GPUNVME_VERDICT_LIMIT, false },
+	{ "fault=hot", "temperature", "too hot", "Give it air", GPUNVME_VERDICT_LIMIT, false },
 	{ "fault=spare", "spare", "runs out of spare", "replace it soon", GPUNVME_VERDICT_LIMIT, false },
 	{ "fault=unreliable", "reliability", "unreliable", "replace it", GPUNVME_VERDICT_LIMIT, false },
 	{ "fault=backup", "backup", "protection against power loss has failed", "flush", GPUNVME_VERDICT_LIMIT, false },
@@ -667,10 +667,10 @@ static const struct {
 	{ "fault=status:28", "read", "erasure of the drive (sanitize) failed", "nvme sanitize", GPUNVME_VERDICT_FAILED, true },
 	{ "fault=status:641", "read", "cannot be read any more", "replace it", GPUNVME_VERDICT_FAILED, true },
 	{ "fault=status:6", "read", "Internal Error", "", GPUNVME_VERDICT_FAILED, true },
-	{ "fault=staged", "firmware", "slot 2", "open the drive again", GPUNVME_VERDICT_LIMIT, false },
+	{ "fault=staged", "firmware", "slot 2", "Open the drive again", GPUNVME_VERDICT_LIMIT, false },
 	{ "fault=slow-format", "format", "blocks of 4096 bytes faster than these of 512", "--lbaf=1", GPUNVME_VERDICT_LIMIT,
 	  false },
-	{ "fault=detached", "namespace", "namespace 1 is not active", "attach it", GPUNVME_VERDICT_FAILED, false },
+	{ "fault=detached", "namespace", "namespace 1 is not active", "Attach it", GPUNVME_VERDICT_FAILED, false },
 	{ "fault=lists-half", "lists", "\"64\"", "", GPUNVME_VERDICT_LIMIT, false },
 	{ "pci=1987:5019", "model", "Write Zeroes is broken", "", GPUNVME_VERDICT_LIMIT, false },
 };

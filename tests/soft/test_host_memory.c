@@ -201,7 +201,7 @@ static void assert_without(struct gpunvme_dev *dev)
 	good(gpunvme_doctor_drive(dev, check, &count));
 	for (i = 0; i < count && strcmp(check[i].name, "host-memory"); i++)
 		;
-	assert_true(i < count && check[i].verdict == GPUNVME_VERDICT_LIMIT && strstr(check[i].remedy, "do not share its address space"));
+	assert_true(i < count && check[i].verdict == GPUNVME_VERDICT_LIMIT && strstr(check[i].remedy, "Do not share its address space"));
 }
 
 /* Where others reach the address space there is no such memory: the drive alone reaches it, or has none. */
@@ -214,7 +214,7 @@ static void test_shared(void **state)
 	good(open_drive("fault=hmb:4", &a));
 	assert_int_equal(info_of(a).hmb, 4 * MIB);
 	assert_int_equal(join(a, "fault=hmb:2&hmb=2", &b), -EINVAL);
-	assert_non_null(strstr(gpunvme_errmsg(), "leave hmb= out"));
+	assert_non_null(strstr(gpunvme_errmsg(), "Leave hmb= out"));
 	good(join(a, "fault=hmb:2", &b));
 	assert_true(has_logged("gives its host memory"));
 	assert_without(a);
@@ -240,7 +240,7 @@ static void test_not_joined(void **state)
 	image_make(image_path("other"), 1 << 20);
 	good(open_drive("fault=hmb:4&hmb=4", &a));
 	assert_int_equal(join(a, "ro=0", &b), -EBUSY);
-	assert_non_null(strstr(gpunvme_errmsg(), "open it without hmb="));
+	assert_non_null(strstr(gpunvme_errmsg(), "Open it without hmb="));
 	assert_int_equal(info_of(a).hmb, 4 * MIB);
 	good(gpunvme_dev_close(a));
 	good(open_drive("fault=hmb:4", &a));

@@ -115,7 +115,7 @@ static void test_format_with_queues(void **state)
 	before = count_commands(fake);
 	for (i = 0; i < 4; i++) {
 		assert_int_equal(gpunvme_dev_admin(dev, &changes[i], NULL, 0, 0, NULL), -EBUSY);
-		assert_non_null(strstr(gpunvme_errmsg(), "destroy all queues"));
+		assert_non_null(strstr(gpunvme_errmsg(), "Destroy all queues"));
 	}
 	assert_int_equal(count_commands(fake), before);
 	for (i = 0; i < 3; i++)

@@ -290,9 +290,9 @@ static void keep(void *ctx, enum gpunvme_log_level level, const char *text)
 /* Which way a controller that does not stop was made harmless. */
 static void test_says_by_what_force(void **state)
 {
-	static const char *const ways[][2] = { { "function", "halting it by a reset of the function" },
-					       { "slot", "halting it by a reset of its slot" },
-					       { "none", "halting it by the end of its bus mastering" } };
+	static const char *const ways[][2] = { { "function", "Halting it by a reset of the function" },
+					       { "slot", "Halting it by a reset of its slot" },
+					       { "none", "Halting it by the end of its bus mastering" } };
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {

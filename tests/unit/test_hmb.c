@@ -105,7 +105,7 @@ static void assert_remedy(struct gpunvme_dev *dev, const char *words)
 /* None by hmb=0: only where it could have some is that the remedy. */
 static void test_none(void **state)
 {
-	static const char *const words[] = { "hmb= in the URI", "do not share", "it needs an IOMMU", "it needs an IOMMU" };
+	static const char *const words[] = { "hmb= in the URI", "Do not share", "It needs an IOMMU", "It needs an IOMMU" };
 	unsigned i;
 
 	(void)state;
@@ -135,7 +135,7 @@ static void test_bare(void **state)
 	assert_int_equal(gnv_hmb_give(&dev->nvme, GNV_HMB_UNSAID, true), 0);
 	assert_int_equal(gnv_hmb_used(&dev->nvme), 0);
 	assert_int_equal(fake->maps, before);
-	assert_remedy(dev, "it needs an IOMMU");
+	assert_remedy(dev, "It needs an IOMMU");
 	assert_int_equal(gnv_reset(&dev->nvme, let_go, dev), 0);
 	assert_int_equal(gnv_hmb_used(&dev->nvme), 0);
 	fake->space.bare = false;

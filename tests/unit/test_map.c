@@ -178,7 +178,7 @@ static void test_unstoppable(void **state)
 	fake->halt_fails = false;
 	fake->fault = FAKE_WELL; /* it would come back, and its user has said that it must not */
 	assert_int_equal(gpunvme_dev_reset(dev), -ESHUTDOWN);
-	assert_non_null(strstr(gpunvme_errmsg(), "the device is being closed; call gpunvme_dev_close() again"));
+	assert_non_null(strstr(gpunvme_errmsg(), "the device is being closed. Call gpunvme_dev_close() again"));
 	assert_int_equal(fake->resets, 0);
 	assert_int_equal(gpunvme_dev_close(dev), 0);
 	assert_int_equal(gpunvme_mem_free(mem), 0);

@@ -149,7 +149,7 @@ int row_state(struct qualify *a)
 		if (is <= worst)
 			continue;
 		worst = is;
-		qualify_say(a, "%s%s%s", check[i].reason, *check[i].remedy ? "; " : "", check[i].remedy);
+		qualify_say(a, "%s%s%s", check[i].reason, *check[i].remedy ? ". " : "", check[i].remedy);
 	}
 	return worst;
 }
