@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Invariant: what is in `marked` was unmapped before the queues were marked, and goes when no command from before the marks is in
- * flight. What was unmapped since waits for the next marks: so lists come back although there are always commands in flight.
+ * Invariant: mappings in `marked` were unmapped before the queues were marked, and go when no command from before the marks is in
+ * flight. Mappings that were unmapped since wait for the next marks. So lists come back although there are always commands in
+ * flight.
  */
 #include "dma/deferred_free.h"
 
@@ -24,7 +25,7 @@ void gnv_deferred_free(struct gpunvme_dev *dev, struct gnv_mapping *map)
 	dev->dma.late.fresh = map;
 }
 
-/* With dev->lock held. Return: what can be given back now. */
+/* With dev->lock held. Return: the mappings that can be given back now. */
 static struct gnv_mapping *take(struct gpunvme_dev *dev)
 {
 	struct gnv_mapping *first = dev->dma.late.marked;
@@ -59,7 +60,8 @@ int gnv_deferred_free_explain(struct gpunvme_dev *dev, int ret)
 	pthread_mutex_lock(&dev->lock);
 	qid = dev->dma.late.marked ? gnv_queues_before_mark(dev) : 0;
 	if (qid)
-		gnv_fail(ret, "%s; PRP lists of unmapped memory wait for commands of queue %u that were in flight: let them end, or recover it",
+		gnv_fail(ret, "%s. PRP lists of unmapped memory wait for commands of queue %u that were in flight: let them end, "
+			      "or recover it",
 			 gpunvme_errmsg(), qid);
 	pthread_mutex_unlock(&dev->lock);
 	return ret;

@@ -30,7 +30,7 @@ static size_t local_len(const struct gpunvme_landing *l)
 static int check_options(const struct gpunvme_landing_opts *opts)
 {
 	if (opts->flags & ~(uint32_t)GPUNVME_LANDING_ALWAYS)
-		return gnv_fail(-EINVAL, "unknown flags 0x%x of landing memory; valid: GPUNVME_LANDING_ALWAYS", opts->flags);
+		return gnv_fail(-EINVAL, "unknown flags 0x%x of landing memory. Valid is GPUNVME_LANDING_ALWAYS", opts->flags);
 	if (opts->slots > SLOTS_MAX)
 		return gnv_fail(-EINVAL, "landing memory has at most %u slots, not %u", SLOTS_MAX, opts->slots);
 	return 0;
@@ -181,7 +181,7 @@ GPUNVME_API int gpunvme_landing_destroy(struct gpunvme_landing *landing)
 	if (gnv_foreign(landing->process))
 		return -ECHILD;
 	if (used)
-		return gnv_fail(-EBUSY, "%u targets are in use; call gpunvme_landing_put() for each", used);
+		return gnv_fail(-EBUSY, "%u targets are in use. Call gpunvme_landing_put() for each", used);
 	return free_parts(landing);
 }
 
@@ -286,7 +286,7 @@ GPUNVME_API int gpunvme_landing_get(struct gpunvme_landing *landing, void *ptr, 
 	if (!ptr || !len || len > PTRDIFF_MAX || (uintptr_t)ptr > UINTPTR_MAX - len)
 		return gnv_fail(-EINVAL, "%p and %zu bytes are no memory", ptr, len);
 	if (flags & ~(uint32_t)GPUNVME_GET_KEEP)
-		return gnv_fail(-EINVAL, "unknown flags 0x%x of a target; valid: GPUNVME_GET_KEEP", flags);
+		return gnv_fail(-EINVAL, "unknown flags 0x%x of a target. Valid is GPUNVME_GET_KEEP", flags);
 	ret = go_directly(landing, ptr, len, flags, &made);
 	if (ret == -EOPNOTSUPP || ret == -EXDEV)
 		ret = land(landing, ptr, len, &made);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a mapping consists of: a place on the device, an IOVA, sight for the lanes, PRP lists.
+ * A mapping consists of a place on the device, an IOVA, visibility for threads, and PRP lists.
  * Invariant: a mapping is in the list of its memory and in that of its device, or in neither.
  */
 #include "dma/mapping.h"
@@ -16,8 +16,8 @@
 #include "util/mmio.h"
 
 /*
- * Its data lies where the queues of its GPU do; where memory of another driver is, its user knows. A controller in software ends
- * what it writes anywhere before it completes.
+ * Its data lies where the queues of its GPU do. For memory of another driver, its user knows that. A controller in software ends
+ * its writes to any memory before it completes.
  */
 static int take_place(struct gnv_mapping *map)
 {
@@ -39,7 +39,7 @@ static void give_place(struct gnv_mapping *map)
 		gnv_placement_release(map->dev, map->mem->gpu, map->mem->local);
 }
 
-/* Let the lanes see it, after the device does. Memory of another driver may be the controller's alone: then base is 0. */
+/* Let threads see it, after the device does. Memory of another driver may be the controller's alone: then base is 0. */
 static int show(struct gnv_mapping *map)
 {
 	struct gpunvme_mem *mem = map->mem;
@@ -79,7 +79,7 @@ static const struct gnv_mapping *find_in(const struct gpunvme_mem *mem, const st
 	return map;
 }
 
-/* Does another mapping stand on the same one of the kernel's? */
+/* Does another mapping share the same one of the kernel? */
 static bool has_twin(const struct gnv_mapping *map)
 {
 	const struct gnv_mapping *other;
@@ -95,7 +95,7 @@ bool gnv_mapping_lists_inside(const struct gnv_mapping *map)
 	return map->table_of && map->table_of == map->dev->nvme.cmb.arena;
 }
 
-/* Where its lists lie in the drive, the load makes sure that they have arrived there before anybody's doorbell does. */
+/* If its lists lie in the drive, the load makes sure that they have arrived there before any doorbell does. */
 static void fill_table(struct gnv_mapping *map)
 {
 	const struct gpunvme_dev *dev = map->dev;
@@ -115,7 +115,7 @@ static int add_table(struct gnv_mapping *map)
 	int ret;
 
 	if (map->dbuf.iova & (page - 1))
-		return gnv_fail(-EOPNOTSUPP, "the controller wants pages of %zu bytes; its address space aligns to less", page);
+		return gnv_fail(-EOPNOTSUPP, "the controller needs pages of %zu bytes, but its address space aligns to less", page);
 	if (!size)
 		return 0;
 	gnv_deferred_free_unused(dev);
@@ -181,7 +181,7 @@ int gnv_mapping_add(struct gpunvme_mem *mem, struct gpunvme_dev *dev)
 	int ret = 0;
 
 	if (mem->gone)
-		return gnv_fail(-ENODEV, "the device in whose BAR the memory lies was given back to the kernel; free the memory");
+		return gnv_fail(-ENODEV, "the device in whose BAR the memory lies was given back to the kernel. Free the memory");
 	ret = mem->home ? 0 : gnv_mem_check_space(mem, dev->nvme.port->space); /* before a place is tried out for it */
 	if (ret)
 		return ret;
@@ -225,7 +225,7 @@ free_map:
 	return ret;
 }
 
-/* Take it out of both lists; the memory's lock is held. Its lists become the device's, which may go as soon as it is without it. */
+/* Take it out of both lists, with the memory's lock held. The device gets its lists, and may go once it has no mapping. */
 static void unlink_map(struct gnv_mapping *map)
 {
 	struct gpunvme_dev *dev = map->dev;
@@ -252,7 +252,7 @@ int gnv_mapping_remove(struct gnv_mapping *map)
 	int ret = take_address(map);
 
 	if (ret)
-		return gnv_fail(ret, "the device is using the memory; wait for its commands, or destroy the queue first");
+		return gnv_fail(ret, "the device is using the memory. Wait for its commands, or destroy the queue first");
 	hide(map);
 	give_place(map);
 	unlink_map(map);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* One memory mapped to one device: an IOVA, the PRP tables, sight for the lanes. */
+/* One memory mapped to one device: an IOVA, the PRP tables, visibility for threads. */
 #ifndef GNV_DMA_MAPPING_H
 #define GNV_DMA_MAPPING_H
 
@@ -13,13 +13,13 @@ struct gnv_mapping {
 	struct gpunvme_mem *mem;
 	struct gpunvme_dev *dev;
 	bool placed; /* gnv_placement_claim() was called for it */
-	bool shown; /* to the lanes of the memory's GPU */
+	bool shown; /* to the threads of the memory's GPU */
 	struct gnv_other_gpu *others; /* under the memory's lock */
-	struct gnv_block table; /* PRP lists; empty for small buffers */
+	struct gnv_block table; /* PRP lists. Empty for small buffers */
 	struct gnv_arena *table_of; /* the arena that it is of */
 	struct gpunvme_dbuf dbuf;
-	bool given; /* a descriptor of it, if its stores are cached; under the device's lock */
-	bool dead; /* the memory was taken away; to be mapped again */
+	bool given; /* a descriptor of it, if its stores are cached. Under the device's lock */
+	bool dead; /* the memory was taken away. To be mapped again */
 	struct gnv_mem_watch watch;
 };
 
@@ -35,10 +35,10 @@ int gnv_mapping_remove(struct gnv_mapping *map);
 /* Does it have lists in the drive? */
 bool gnv_mapping_lists_inside(const struct gnv_mapping *map);
 
-/* The controller was reset, and may have lost what its memory held: lists that lie there are written again. */
+/* The controller was reset, and may have lost the content of its memory: write the lists there again. */
 void gnv_mapping_refill(struct gpunvme_dev *dev);
 
-/* The lanes of a GPU see the memory no more; what the GPU keeps is leaked. */
+/* Hide the memory from the threads of a GPU. Memory that the GPU keeps is leaked. */
 void gnv_mapping_hide(struct gnv_mapping *map, struct gpunvme_gpu *gpu);
 
 #endif

@@ -55,8 +55,8 @@ static int check_pages(const struct gnv_cached *entry, uintptr_t to)
 }
 
 /*
- * Which bytes to map: of an allocation whole parts, as far as they belong to it; of other memory whole pages. What is listed there
- * already becomes part of it, so that neighbours do not drive each other out.
+ * Which bytes to map: of an allocation whole parts, as far as they belong to it, and of other memory whole pages. Ranges that are
+ * listed there already become part of it, so that neighbours do not drive each other out.
  */
 static void choose_range(struct gnv_cached *entry, uintptr_t from, uintptr_t to)
 {
@@ -75,7 +75,7 @@ static void choose_range(struct gnv_cached *entry, uintptr_t from, uintptr_t to)
 		if (!same_alloc(&other->alloc, alloc))
 			continue; /* of one that is not there any more */
 		if (!alloc->base && !(entry->kept && other->kept))
-			continue; /* of memory that nobody tells of: the neighbour may go while this is in use */
+			continue; /* its end is not reported: the neighbour may go while this is in use */
 		widen(entry, other->from, other->to);
 		entry->kept &= other->kept;
 	}
@@ -134,7 +134,7 @@ static bool hit(struct gnv_mem_cache *cache, struct gpunvme_gpu *gpu, uintptr_t 
 	return good;
 }
 
-/* Return: 0; negative, the entry is not in the table. */
+/* Return: 0. Negative: the entry is not in the table. */
 static int list(struct gnv_cached *entry, uintptr_t from, struct gpunvme_mem_use *use)
 {
 	struct gnv_mem_cache *cache = entry->cache;
@@ -194,7 +194,7 @@ static int make(struct gpunvme_gpu *gpu, struct gpunvme_dev *dev, uintptr_t from
 	return ret;
 }
 
-/* What was kept may have become cached meanwhile, where a runtime does that. */
+/* Kept memory may have become cached meanwhile, if a runtime does that. */
 static int renew(struct gpunvme_mem_use *use)
 {
 	struct gpunvme_mem *mem = use->mem;
@@ -243,7 +243,7 @@ GPUNVME_API int gpunvme_mem_get(struct gpunvme_gpu *gpu, struct gpunvme_dev *dev
 	if (!ptr || !len || len > PTRDIFF_MAX || !gnv_within(from, len, UINTPTR_MAX - PART))
 		return gnv_fail(-EINVAL, "gpunvme_mem_get: %p and %zu bytes are no memory", ptr, len);
 	if (flags & ~(uint32_t)GPUNVME_GET_KEEP)
-		return gnv_fail(-EINVAL, "gpunvme_mem_get: unknown flags 0x%x; valid: GPUNVME_GET_KEEP", flags);
+		return gnv_fail(-EINVAL, "gpunvme_mem_get: unknown flags 0x%x. Valid is GPUNVME_GET_KEEP", flags);
 	ret = gnv_ctrl_check(&dev->nvme.ctrl);
 	if (ret)
 		return ret;
@@ -310,7 +310,7 @@ GPUNVME_API int gpunvme_mem_cache_forget(struct gpunvme_dev *dev, void *ptr, siz
 	gnv_mem_cache_end_overlap(dev->dma.cache, NULL, from, to);
 	if (!any_left(dev->dma.cache, from, to))
 		return 0;
-	return gnv_fail(-EBUSY, "some of the memory is in use, or the controller may still write to it; call gpunvme_mem_put() "
+	return gnv_fail(-EBUSY, "some of the memory is in use, or the controller may still write to it. Call gpunvme_mem_put() "
 				"for each gpunvme_mem_get(), then recover or destroy queues that have ended");
 }
 

@@ -8,7 +8,7 @@
 /* The device begins to close: from now on, freeing memory ends no mapping to it. */
 void gnv_mem_cache_close(struct gnv_mem_cache *cache);
 
-/* Nothing is mapped to the device any more. What is in use lives on, until it is put. */
+/* Nothing is mapped to the device any more. Entries in use live on, until they are put. */
 void gnv_mem_cache_end(struct gnv_mem_cache *cache);
 
 #endif

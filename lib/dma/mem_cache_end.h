@@ -17,7 +17,7 @@ int gnv_mem_cache_retire(struct gnv_mem_cache *cache, struct gnv_cached *entry);
  */
 void gnv_mem_cache_freed(struct gnv_alloc *alloc);
 
-/* End what is gone and could not be ended before. The caller holds the cache's lock. */
+/* End entries whose memory is gone and that could not be ended before. The caller holds the cache's lock. */
 void gnv_mem_cache_end_gone(struct gnv_mem_cache *cache);
 
 /* Unlist every entry that overlaps, and end it unless it is in use. @gpu: NULL means every GPU. */

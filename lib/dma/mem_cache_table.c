@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Invariant: info.bytes is the sum of what is listed; `idle` holds exactly what is listed and not used. */
+/* Invariant: info.bytes is the sum of all listed entries. `idle` holds exactly the listed entries without users. */
 #include "dma/mem_cache_table.h"
 
 #include <errno.h>

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Ranges of a user's memory that are registered and mapped to one device, to be found again by address. mem_cache.c makes
- * them, mem_cache_end.c ends them; here they are found, counted and put in order.
+ * Ranges of a user's memory that are registered and mapped to one device, to be found again by address. mem_cache.c makes them,
+ * mem_cache_end.c ends them, and this file finds, counts and orders them.
  *
- * An entry is found while it is listed. Listed ranges of one GPU do not overlap. What is not listed is gone with its last user.
+ * An entry is found while it is listed. Listed ranges of one GPU do not overlap. An entry that is not listed goes with its last
+ * user.
  */
 #ifndef GNV_DMA_MEM_CACHE_TABLE_H
 #define GNV_DMA_MEM_CACHE_TABLE_H
@@ -15,7 +16,7 @@
 
 struct gnv_mem_cache;
 
-/* What a hit needs comes first. */
+/* The fields that a hit needs come first. */
 struct gnv_cached {
 	struct gpunvme_mem *mem;
 	struct gpunvme_dbuf dbuf;
@@ -25,7 +26,7 @@ struct gnv_cached {
 	bool listed;
 	bool kept;   /* stays without users: its end is reported, tagged or guaranteed */
 	bool freed;  /* by its user */
-	bool ending; /* somebody is about to end it */
+	bool ending; /* a thread is about to end it */
 	struct gnv_alloc alloc;
 	struct gpunvme_gpu *gpu; /* the memory holds a reference to it */
 	struct gnv_mem_cache *cache;
@@ -43,8 +44,8 @@ struct gnv_mem_cache_slot {
 };
 
 struct gnv_mem_cache {
-	pthread_mutex_t making; /* held while entries are made; the outermost */
-	pthread_mutex_t lock;	/* protects what follows; taken with the lock held that the report of freed memory takes */
+	pthread_mutex_t making; /* held while entries are made. The outermost */
+	pthread_mutex_t lock;	/* protects the fields below. Taken under the lock that the report of freed memory takes */
 	struct gnv_mem_cache_slot *slots; /* in order of GPU and address */
 	size_t count, room, last; /* last: where something was found */
 	struct gnv_cached_list idle; /* listed, and nobody uses them */
@@ -62,10 +63,10 @@ void gnv_mem_cache_destroy(struct gnv_mem_cache *cache);
 
 /* All of these with the lock held. */
 
-/* The listed entry that holds [from, to), or NULL; not yet used for it. */
+/* The listed entry that holds [from, to), or NULL. Not yet used for it. */
 struct gnv_cached *gnv_mem_cache_find(struct gnv_mem_cache *cache, const struct gpunvme_gpu *gpu, uintptr_t from, uintptr_t to);
 
-/* The first listed one of that GPU, or with NULL of any, that has bytes of [from, to); or NULL. */
+/* The first listed one of that GPU, or with NULL of any, that has bytes of [from, to), or NULL. */
 struct gnv_cached *gnv_mem_cache_overlap(struct gnv_mem_cache *cache, const struct gpunvme_gpu *gpu, uintptr_t from, uintptr_t to);
 
 /* Makes room for one more to be listed. Return: 0, -ENOMEM. */
@@ -76,11 +77,11 @@ void gnv_mem_cache_unlist(struct gnv_mem_cache *cache, struct gnv_cached *entry)
 /* Nor that: it is unmapped. */
 void gnv_mem_cache_drop(struct gnv_mem_cache *cache, struct gnv_cached *entry);
 
-/* Of a listed one: a user more, and less; the last one leaves it the newest of those idle. */
+/* Of a listed entry: a user more, and less. The last user leaves it as the newest idle entry. */
 void gnv_mem_cache_use(struct gnv_mem_cache *cache, struct gnv_cached *entry);
 void gnv_mem_cache_unuse(struct gnv_mem_cache *cache, struct gnv_cached *entry);
 
-/* The one to end, to stay within the limit; NULL: none, or none that may be. */
+/* The entry to end, to stay within the limit. NULL: there is none, or none that may be ended. */
 struct gnv_cached *gnv_mem_cache_victim(const struct gnv_mem_cache *cache);
 
 /* The result of gpunvme_mem_cache_get_info(). */

@@ -49,14 +49,14 @@ bool gnv_map_knows(struct gpunvme_dev *dev, const struct gpunvme_dbuf *dbuf)
 	return map;
 }
 
-/* Does nothing keep the controller from what is unmapped? No IOMMU stands before memory of its own. */
+/* Can the controller access memory after its unmap? No IOMMU stands before memory of its own. */
 static bool lies_open(const struct gnv_mapping *map)
 {
 	return map->dev->nvme.port->space->bare || map->mem->home || gnv_mapping_lists_inside(map);
 }
 
 /*
- * A command that timed out may still move data into any buffer; the host does not know which. Mapped memory is not safe from
+ * A command that timed out may still move data into any buffer. The host does not know which. Mapped memory is not safe from
  * commands of an intact queue either, but users made those, and users never had the memory that is @ours.
  */
 static int check_quiet(const struct gnv_mapping *map, bool ours)
@@ -67,7 +67,7 @@ static int check_quiet(const struct gnv_mapping *map, bool ours)
 
 	if (__atomic_load_n(&dev->unstoppable, __ATOMIC_RELAXED))
 		return gnv_fail(-EBUSY,
-				"the controller at %s could not be stopped and may still write to the memory; close it again "
+				"the controller at %s could not be stopped and may still write to the memory. Close it again "
 				"when it was reset or has lost its power",
 				dev->nvme.info.address);
 	qid = gnv_queues_busy(dev, !ours && lies_open(map), &over);
@@ -75,12 +75,12 @@ static int check_quiet(const struct gnv_mapping *map, bool ours)
 		return 0;
 	if (!over)
 		return gnv_fail(-EBUSY,
-				"queue %u has commands in flight, which may be for this memory, and no IOMMU would keep them from it; wait "
-				"for them, or recover or destroy the queue",
+				"queue %u has commands in flight, which may be for this memory, and no IOMMU would keep them from "
+				"it. Wait for them, or recover or destroy the queue",
 				qid);
 	return gnv_fail(-EBUSY,
-			"queue %u has ended and the controller still has commands of it, which may be for this memory; "
-			"recover or destroy the queue, or close the device, then try again",
+			"queue %u has ended and the controller still has commands of it, which may be for this memory. "
+			"Recover or destroy the queue, or close the device, then try again",
 			qid);
 }
 
@@ -139,7 +139,7 @@ GPUNVME_API int gpunvme_mem_unmap(struct gpunvme_mem *mem, struct gpunvme_dev *d
 	return ret;
 }
 
-/* What lanes store there a controller may not find: their views say that they take care, or there is no descriptor. */
+/* A controller may miss stores of threads there. So all views must be fenced, or there is no descriptor. */
 static int give_cached(struct gnv_mapping *map)
 {
 	struct gpunvme_dev *dev = map->dev;
@@ -154,7 +154,7 @@ static int give_cached(struct gnv_mapping *map)
 	if (!unfenced)
 		return 0;
 	return gnv_fail(-EOPNOTSUPP,
-			"the memory may be cached by %s, and a view permits writes, so the drive could get old bytes; use memory "
+			"the memory may be cached by %s, and a view permits writes, so the drive could get old bytes. Use memory "
 			"of gpunvme_mem_alloc(), or give views GPUNVME_VIEW_FENCED and call gpunvme_gpu_fence() between kernels "
 			"that store data and kernels that write it",
 			map->mem->gpu->info.name);
@@ -179,9 +179,9 @@ static int describe(struct gpunvme_mem *mem, const struct gpunvme_dev *dev, stru
 	pthread_mutex_lock(&mem->lock);
 	map = find(mem, dev);
 	if (!map)
-		ret = gnv_fail(-EINVAL, "the memory is not mapped to this device; call gpunvme_mem_map() first");
+		ret = gnv_fail(-EINVAL, "the memory is not mapped to this device. Call gpunvme_mem_map() first");
 	else if (map->dead)
-		ret = gnv_fail(-ESTALE, "the memory was taken away by the device it lies in; call gpunvme_mem_map() again");
+		ret = gnv_fail(-ESTALE, "the memory was taken away by the device it lies in. Call gpunvme_mem_map() again");
 	else
 		ret = gnv_multi_gpu_address(map, gpu ? gpu : mem->gpu, &base);
 	if (!ret)
@@ -230,7 +230,7 @@ static int unmap_from_all(struct gpunvme_mem *mem, bool ours)
 			ret = kept;
 	}
 	if (!ret && mem->leaked)
-		return gnv_fail(-EBUSY, "a GPU did not let go of %zu bytes; they stay its own until the process ends", mem->len);
+		return gnv_fail(-EBUSY, "a GPU did not let go of %zu bytes. The GPU keeps them until the process ends", mem->len);
 	return ret ? -EBUSY : 0;
 }
 
@@ -252,7 +252,7 @@ GPUNVME_API int gpunvme_mem_free(struct gpunvme_mem *mem)
 	if (!mem)
 		return 0;
 	if (mem->cached)
-		return gnv_fail(-EINVAL, "the memory is of gpunvme_mem_get(); give it back by gpunvme_mem_put()");
+		return gnv_fail(-EINVAL, "the memory is of gpunvme_mem_get(). Give it back by gpunvme_mem_put()");
 	return gnv_foreign(mem->process) ? -ECHILD : free_memory(mem, mem->ours);
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Memory that is mapped to devices: what the public functions for it and the library itself ask. */
+/* Memory that is mapped to devices: functions for the public ones, and for the library itself. */
 #ifndef GNV_DMA_MEM_MAP_H
 #define GNV_DMA_MEM_MAP_H
 
@@ -11,10 +11,10 @@ int gnv_map_add(struct gpunvme_mem *mem, struct gpunvme_dev *dev);
 /* Is it mapped to the device, which may be closed? */
 bool gnv_map_has(struct gpunvme_mem *mem, const struct gpunvme_dev *dev);
 
-/* Is there memory that is mapped to the device as @dbuf says, wherever lanes see it? */
+/* Is there memory that is mapped to the device as @dbuf says, at any address for threads? */
 bool gnv_map_knows(struct gpunvme_dev *dev, const struct gpunvme_dbuf *dbuf);
 
-/* Free memory of the library's own, for which nobody comes again: where a device may still write to it, when that is closed. */
+/* Free memory of the library's own. If a device may still write to it, it is freed when that device is closed. */
 void gnv_map_free(struct gpunvme_mem *mem);
 
 /*

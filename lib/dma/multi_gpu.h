@@ -7,7 +7,7 @@
 
 struct gnv_other_gpu {
 	struct gnv_other_gpu *next;
-	struct gpunvme_gpu *gpu; /* the memory's sight of it holds the reference */
+	struct gpunvme_gpu *gpu; /* the memory's struct gnv_sight holds the reference */
 	uint64_t base;
 	bool placed; /* gnv_placement_claim() was called for it */
 };
@@ -18,7 +18,7 @@ struct gnv_other_gpu {
  */
 int gnv_multi_gpu_address(struct gnv_mapping *map, struct gpunvme_gpu *gpu, uint64_t *base);
 
-/* Empty the list. @hide: detach the memory from these GPUs; else it is leaked and stays attached. */
+/* Empty the list. @hide: detach the memory from these GPUs. Otherwise it is leaked and stays attached. */
 void gnv_multi_gpu_remove_all(struct gnv_mapping *map, bool hide);
 
 #endif

@@ -7,15 +7,15 @@
 #include <stdlib.h>
 
 /*
- * What a refusal drives out of the GPU's memory is the whole block that the runtime has from the driver, and of less than 2 MiB
- * others have their share of one: memory of HIP's, too (ROCr 6.4, MemoryRegion's fragment allocator).
+ * A refusal drives the whole block that the runtime has from the driver out of the GPU's memory. Memory of less than 2 MiB shares
+ * such a block with other memory, also with HIP's (ROCr 6.4, MemoryRegion's fragment allocator).
  */
 #define SCRATCH (2u << 20)
 
 struct gnv_placement {
 	struct gnv_placement *next;
 	struct gpunvme_gpu *gpu; /* a counted reference */
-	struct gnv_arena *arena; /* of its memory; NULL until it was tried */
+	struct gnv_arena *arena; /* of its memory. NULL until it was tried */
 	bool tried;
 	int verdict; /* of the try */
 	char why[256];
@@ -32,7 +32,7 @@ static int no_addresses(struct gnv_port *port)
 		return gnv_fail(-EOPNOTSUPP, "%s", cause.text);
 	return ret ? ret
 		   : gnv_fail(-EOPNOTSUPP, "IOMMUFD of this kernel takes a GPU's memory, but the GPU's driver offers none of this "
-					   "(docs/kernel.md has what it refuses)");
+					   "(docs/kernel.md lists its refusals)");
 }
 
 /* Does the address space take memory of the GPU? */
@@ -107,7 +107,7 @@ static int take(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, bool local)
 		return gnv_fail(-EXDEV,
 				"queues and buffers of this GPU lie in memory of the %s on %s, and must lie together: a completion "
 				"would not "
-				"say that the data has landed; use GPUNVME_MEM_%s, or create the queue first",
+				"say that the data has landed. Use GPUNVME_MEM_%s, or create the queue first",
 				local ? "host" : "GPU", dev->nvme.port->address, local ? "HOST" : "VRAM");
 	if (local && !place->tried)
 		try_local(dev, place);
@@ -138,8 +138,8 @@ static int try_foreign(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu)
 	if (!place->verdict)
 		return 0;
 	return gnv_fail(place->verdict,
-			"%s did not take a scratch buffer of the GPU, and the DMA-BUF, which a refusal may move, was not tried: %s; import "
-			"it with the GPU that it is of",
+			"%s did not take a scratch buffer of the GPU, and the DMA-BUF, which a refusal may move, was not tried: "
+			"%s. Import it with the GPU that it is of",
 			dev->nvme.port->address, place->why);
 }
 

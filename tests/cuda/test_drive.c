@@ -289,7 +289,7 @@ static void the_context_ends(void **state)
 	assert_int_not_equal(gpunvme_dev_reset(r.pair.dev), 0);
 	gpunvme_queue_destroy(r.pair.qp);
 	assert_int_equal(gpunvme_mem_free(r.pair.mem), -EBUSY);
-	assert_non_null(strstr(gpunvme_errmsg(), "stay its own until the process ends"));
+	assert_non_null(strstr(gpunvme_errmsg(), "keeps them until the process ends"));
 	good(gpunvme_dev_close(r.pair.dev));
 	assert_int_equal(gpunvme_mem_free(r.pair.mem), -EBUSY); /* nor later */
 	gpunvme_gpu_close(r.pair.gpu);

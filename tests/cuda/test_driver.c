@@ -661,7 +661,7 @@ static void its_memory_stays(struct gpunvme_dev *dev, struct gpunvme_mem *theirs
 	unsigned char *bytes = gpunvme_mem_ptr(ours);
 
 	assert_int_equal(gpunvme_mem_free(theirs), -EBUSY);
-	assert_non_null(strstr(gpunvme_errmsg(), "stay its own until the process ends"));
+	assert_non_null(strstr(gpunvme_errmsg(), "keeps them until the process ends"));
 	assert_int_equal(gpunvme_mem_free(ours), -EBUSY);
 	assert_int_equal(gpunvme_dev_close(dev), 0);
 	assert_int_equal(gpunvme_mem_free(theirs), -EBUSY); /* nor later */

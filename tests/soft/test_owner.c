@@ -147,7 +147,7 @@ static bool gone(int ret)
 {
 	assert_true(ret == 0 || ret == -EBUSY);
 	if (ret)
-		assert_non_null(strpbrk(gpunvme_errmsg(), ";:"));
+		assert_non_null(strpbrk(gpunvme_errmsg(), ".:"));
 	t.busy += ret != 0;
 	return !ret;
 }

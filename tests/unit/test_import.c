@@ -192,7 +192,7 @@ static void test_scratch_refused(void **state)
 	assert_int_equal(fake[0]->mapped, before + 1);
 	gpu->ops = real; /* has no memory */
 	assert_int_equal(gpunvme_mem_map(mem, dev[1]), -EOPNOTSUPP);
-	assert_non_null(strstr(gpunvme_errmsg(), "import it with the GPU that it is of"));
+	assert_non_null(strstr(gpunvme_errmsg(), "Import it with the GPU that it is of"));
 	assert_int_equal(fake[1]->mapped, other);
 	gpunvme_mem_free(mem);
 	gpunvme_dev_close(dev[0]);
