@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Invariant, the law of teardown: DMA is stopped, then IOVAs are unmapped, then memory is given back. Where DMA cannot be proven
- * stopped, what the controller can reach stays, and so does the device.
+ * Invariant, the law of teardown: DMA is stopped, then IOVAs are unmapped, then memory is given back. If DMA cannot be proven
+ * stopped, all memory that the controller can reach stays, and so does the device.
  */
 #include "life/life.h"
 
@@ -41,11 +41,11 @@ static int drop_mappings(struct gpunvme_dev *dev)
 
 	if (!ret)
 		return 0;
-	gnv_log(&dev->nvme.log, GPUNVME_LOG_WARN, "%s; halting it by %s", gpunvme_errmsg(), gnv_port_force(dev->nvme.port));
+	gnv_log(&dev->nvme.log, GPUNVME_LOG_WARN, "%s. Halting it by %s", gpunvme_errmsg(), gnv_port_force(dev->nvme.port));
 	return dev->nvme.port->ops->halt(dev->nvme.port) ? ret : gnv_map_drop_all(dev);
 }
 
-/* Everything from a device whose lock, forwarder and arena exist. Return: 0; -EBUSY, then it can be called again. */
+/* Tear down a device whose lock, forwarder and arena exist. Return: 0; -EBUSY, then it can be called again. */
 static int teardown(struct gpunvme_dev *dev)
 {
 	int ret;
@@ -55,8 +55,8 @@ static int teardown(struct gpunvme_dev *dev)
 	gnv_ctrl_kill(&dev->nvme.ctrl, -ESHUTDOWN, "it is being closed");
 	if (dev->unstoppable)
 		return gnv_fail(-EBUSY,
-				"the controller at %s could not be stopped: its queues, and all memory mapped to it, stay its own; "
-				"close it again when it was reset or has lost its power, or end the process",
+				"the controller at %s could not be stopped: its queues, and all memory mapped to it, stay its own. "
+				"Close it again when it was reset or has lost its power, or end the process",
 				dev->nvme.info.address);
 	while (gnv_qp_first(dev))
 		gnv_qp_release(gnv_qp_first(dev));
@@ -129,14 +129,14 @@ static int let_loose(struct gpunvme_dev *dev)
 	if (ret && ret != -ETIMEDOUT)
 		return ret;
 	if (ret) {
-		gnv_log(&dev->nvme.log, GPUNVME_LOG_WARN, "%s; resetting the function (%s)", cause.text, port->reset_name);
+		gnv_log(&dev->nvme.log, GPUNVME_LOG_WARN, "%s. Resetting the function (%s)", cause.text, port->reset_name);
 		if (port->ops->reset(port))
 			return gnv_fail(ret, "%s", cause.text);
 	}
 	return port->ops->allow_dma(port);
 }
 
-/* The controller disabled and harmless, and what its memory is kept in. Return: 0, or nothing is left to free. */
+/* Disable the controller, and make what its memory is kept in. Return: 0, or nothing is left to free. */
 static int prepare(struct gpunvme_dev *dev)
 {
 	struct gnv_port *port = dev->nvme.port;
@@ -201,7 +201,7 @@ static int bring_up(struct gpunvme_dev *dev, const struct gpunvme_dev_opts *opts
 	return gnv_fail(ret, "%s", cause.text);
 }
 
-/* Of the devices of this process; 0 says that it is not known. */
+/* A number of a device of this process. 0 says that it is not known. */
 static uint32_t next_number(void)
 {
 	static uint32_t last;
@@ -243,7 +243,7 @@ static int check_opts(const struct gpunvme_dev_opts *opts)
 	if (opts->reserved)
 		return gnv_fail(-EINVAL, "gpunvme_dev_opts.reserved must be 0");
 	if (opts->flags & ~(uint32_t)GPUNVME_DEV_READ_ONLY)
-		return gnv_fail(-EINVAL, "unknown device flags 0x%x; valid: GPUNVME_DEV_READ_ONLY", opts->flags);
+		return gnv_fail(-EINVAL, "unknown device flags 0x%x. Valid is GPUNVME_DEV_READ_ONLY", opts->flags);
 	if (opts->nsid == GPUNVME_NSID_ALL)
 		return gnv_fail(-EINVAL, "gpunvme_dev_opts.nsid must be one namespace, or 0");
 	if (opts->queues > QUEUES_MAX)
@@ -272,7 +272,7 @@ static int add_opts(struct gnv_uri *uri, const struct gpunvme_dev_opts *opts)
 	if (ret)
 		return ret;
 	return ro ? gnv_uri_add(uri, "ro", "1") :
-		    gnv_fail(-EINVAL, "the device is to be opened for reading alone, and its URI says ro=0; leave that out");
+		    gnv_fail(-EINVAL, "GPUNVME_DEV_READ_ONLY conflicts with ro=0 in the URI. Leave ro=0 out");
 }
 
 /* Queues and mappings come after the proof. */
@@ -285,7 +285,7 @@ static int create_proven(struct gnv_port *port, const struct gpunvme_dev_opts *o
 
 	if (ret)
 		return ret;
-	ret = gnv_power_apply(&dev->nvme, wish->power); /* reads may be what a drive does not wake up for */
+	ret = gnv_power_apply(&dev->nvme, wish->power); /* a drive may not wake up for reads */
 	if (!ret)
 		ret = gnv_lists_prove(&dev->nvme);
 	if (!ret)
@@ -370,7 +370,7 @@ GPUNVME_API int gpunvme_dev_close(struct gpunvme_dev *dev)
 	if (gnv_foreign(dev->process))
 		return -ECHILD;
 	if (__atomic_load_n(&dev->dma.cmb_given, __ATOMIC_ACQUIRE))
-		return gnv_fail(-EBUSY, "%u memories lie in the drive at %s; free them by gpunvme_mem_free(), then close it",
+		return gnv_fail(-EBUSY, "%u memories lie in the drive at %s. Free them by gpunvme_mem_free(), then close it",
 				dev->dma.cmb_given, dev->nvme.info.address);
 	gnv_async_stop(dev);
 	gnv_watchdog_stop(dev);
@@ -384,7 +384,7 @@ GPUNVME_API int gpunvme_dev_close(struct gpunvme_dev *dev)
 	for (qp = gnv_qp_first(dev); qp; qp = next) {
 		next = gnv_qp_next(qp);
 		if (!qp->zombie)
-			gnv_qp_destroy(qp); /* what it cannot delete is released after the controller has stopped */
+			gnv_qp_destroy(qp); /* a queue that cannot be deleted is released after the controller has stopped */
 	}
 	gnv_power_restore(&dev->nvme);
 	gnv_hmb_take_back(&dev->nvme);

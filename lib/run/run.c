@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The library's own kernels on queues of the user's.
- * Invariant: memory that a lane may still write to (its kernel did not end in time) is not given back.
+ * Invariant: memory that a thread may still write to (its kernel did not end in time) is not given back.
  */
 #include "run/run.h"
 
@@ -16,7 +16,7 @@
 int gnv_run_check_head(const struct gpunvme_head *head, enum gpunvme_kind kind, const char *maker)
 {
 	if (head->version != GPUNVME_HEAD_VERSION)
-		return gnv_fail(-EPROTONOSUPPORT, "a view is of another version of dq.h, or is none; fill it by %s()", maker);
+		return gnv_fail(-EPROTONOSUPPORT, "a view is of another version of dq.h, or is none. Fill it by %s()", maker);
 	if (head->kind == kind)
 		return 0;
 	return gnv_fail(-EINVAL, "a view is of another kind (%u) than that of %s() (%u)", head->kind, maker, kind);
@@ -50,12 +50,12 @@ int gnv_run_check(struct gpunvme_gpu *gpu, const struct gpunvme_dq *dq, uint32_t
 			return ret; /* the runtime failed, and the error message says so */
 		if (ret)
 			return gnv_fail(-EXDEV,
-					"view %u is of a queue for other lanes than %s, or of one that is gone; name the GPU that "
-					"gpunvme_queue_create() was given",
+					"view %u is of a queue for other threads than those of %s, or of one that is gone. Name "
+					"the GPU that gpunvme_queue_create() was given",
 					i, gpu->info.name);
 	}
 	if (gpu->ops->mem_check(gpu, dbuf->base, dbuf->len) == -EXDEV)
-		return gnv_fail(-EXDEV, "the buffer is memory of another GPU than %s; allocate it for the GPU of the queue",
+		return gnv_fail(-EXDEV, "the buffer is memory of another GPU than %s. Allocate it for the GPU of the queue",
 				gpu->info.name);
 	return 0;
 }
@@ -106,7 +106,7 @@ static uint64_t timeout_ms(const struct gnv_run *run)
 	return ms;
 }
 
-/* A lane waits for one command no longer than its queue's time-out, so a kernel in which nothing happens for so long hangs. */
+/* A thread waits for one command no longer than its queue's time-out, so a kernel in which nothing happens for so long hangs. */
 static int launch(struct gnv_run *run)
 {
 	const uint64_t ms = timeout_ms(run) + run->ms;
@@ -137,7 +137,7 @@ int gnv_run_kernel(struct gnv_run *run)
 {
 	const struct gnv_gpu_ops *ops = run->gpu->ops;
 	size_t views_len = run->queues * sizeof(*run->dq), results_len = run->lanes * run->result_size;
-	int ret = ops->fence(run->gpu); /* what the program's kernels stored, and its copies made cached */
+	int ret = ops->fence(run->gpu); /* the stores of the program's kernels, and memory that its copies made cached */
 
 	if (!ret)
 		ret = ops->local_alloc(run->gpu, views_len, &run->views);
@@ -146,7 +146,7 @@ int gnv_run_kernel(struct gnv_run *run)
 	ret = ops->local_alloc(run->gpu, results_len, &run->results);
 	if (!ret) {
 		ret = launch(run);
-		if (ret == -ETIMEDOUT) /* a lane that still runs uses them */
+		if (ret == -ETIMEDOUT) /* a thread that still runs uses them */
 			return ret;
 		ops->local_free(run->gpu, &run->results, results_len);
 	}

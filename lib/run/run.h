@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A kernel of the library's own on queues of the user's: descriptors go to the lanes, one result for each lane comes back. */
+/* A kernel of the library's own on queues of the user's: threads get descriptors, and return one result each. */
 #ifndef GNV_RUN_RUN_H
 #define GNV_RUN_RUN_H
 
@@ -17,11 +17,11 @@ struct gnv_run {
 	enum gnv_kernel kernel;
 	void *args;
 	size_t args_len;
-	uint64_t *args_dq;     /* the two fields of the arguments that are filled here: lane addresses of the descriptors */
+	uint64_t *args_dq;     /* two fields of the arguments are filled here: the threads' addresses of the descriptors */
 	uint64_t *args_result; /* and of the results */
 	void *result;          /* where they are copied to */
 	bool sent;             /* and from, before: they are questions, too */
-	size_t result_size;    /* of one lane */
+	size_t result_size;    /* of one thread */
 	uint32_t ms;           /* the kernel's own time, in addition to that of its commands */
 	struct gnv_gpu_range views, results;
 	uint64_t seen; /* of the queues' positions */
@@ -36,7 +36,7 @@ static inline int gnv_run_opts(int ret, void *known, size_t size, const void *us
 }
 
 /*
- * gnv_run_enter() - begin a public function with threads, views, a buffer and what to do, all of which must be given
+ * gnv_run_enter() - begin a public function with threads, views, a buffer and options, all of which must be given
  * @known: struct gpunvme_NAME with its defaults, over which come the options of @user
  * Return: 0; -EINVAL, -ECHILD, with the error message.
  */
@@ -55,7 +55,7 @@ int gnv_run_check(struct gpunvme_gpu *gpu, const struct gpunvme_dq *dq, uint32_t
 
 /*
  * Do @nblocks from block @lba on lie in each of the views, and in the buffer from its first byte on? Asked of the whole, before a
- * lane runs: lanes look at their parts alone. Return: 0, -ERANGE.
+ * thread runs: threads look at their parts alone. Return: 0, -ERANGE.
  */
 int gnv_run_check_range(const struct gpunvme_dq *dq, uint32_t queues, const struct gpunvme_dbuf *dbuf, uint64_t lba,
 			uint64_t nblocks);

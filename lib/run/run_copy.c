@@ -32,7 +32,7 @@ static int prepare(const struct gpunvme_dq *dq, uint32_t queues, const struct gp
 	if (copy->flags & GPUNVME_COPY_WRITE && copy->nblocks <= dq->atomic)
 		step = (uint32_t)copy->nblocks; /* the drive writes it whole */
 	if (copy->flags & ~(uint32_t)(GPUNVME_COPY_WRITE | GPUNVME_COPY_FLUSH | GPUNVME_COPY_FUA) || copy->reserved)
-		return gnv_fail(-EINVAL, "unknown copy flags 0x%x; valid: GPUNVME_COPY_WRITE, _FLUSH, _FUA", copy->flags);
+		return gnv_fail(-EINVAL, "unknown copy flags 0x%x. Valid are GPUNVME_COPY_WRITE, _FLUSH, _FUA", copy->flags);
 	if (copy->flags & GPUNVME_COPY_FUA && !(copy->flags & GPUNVME_COPY_WRITE))
 		return gnv_fail(-EINVAL, "GPUNVME_COPY_FUA goes with GPUNVME_COPY_WRITE");
 	if (!queues || (!copy->nblocks && !flush))
@@ -42,7 +42,7 @@ static int prepare(const struct gpunvme_dq *dq, uint32_t queues, const struct gp
 		return ret;
 	run->lanes = flush ? 1 : copy->lanes ? copy->lanes : (uint32_t)gnv_min((uint64_t)LANES_AUTO * queues, GNV_RUN_LANES_MAX);
 	if (run->lanes > GNV_RUN_LANES_MAX)
-		return gnv_fail(-EINVAL, "%u lanes are too many for a copy: use %u or less", run->lanes, GNV_RUN_LANES_MAX);
+		return gnv_fail(-EINVAL, "%u threads are too many for a copy: use %u or less", run->lanes, GNV_RUN_LANES_MAX);
 	*args = (struct gnv_copy_args){
 		.dbuf = *dbuf, .lba = copy->lba, .nblocks = copy->nblocks, .step = copy->step ? copy->step : step ? step : 1,
 		.queues = queues, .op = op_of(copy->flags),
@@ -63,8 +63,8 @@ static int first_failure(const struct gnv_copy_result *result, uint32_t lanes, s
 	copy->failed_lba = first->lba;
 	copy->failed_nblocks = first->nblocks;
 	if (!first->nblocks)
-		return gnv_fail(first->status, "the flush of a lane failed: %s", gpunvme_strerror(first->status));
-	return gnv_fail(first->status, "lanes could not move %u blocks from block %llu of the view on: %s", first->nblocks,
+		return gnv_fail(first->status, "the flush of a thread failed: %s", gpunvme_strerror(first->status));
+	return gnv_fail(first->status, "threads could not move %u blocks from block %llu of the view on: %s", first->nblocks,
 			(unsigned long long)first->lba, gpunvme_strerror(first->status));
 }
 

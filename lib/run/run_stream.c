@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Lists of transfers on a stream of the program's.
- * Invariant: what the kernel uses lies in its arguments or belongs to the caller. So nothing here waits, or is kept.
+ * Invariant: all that the kernel uses lies in its arguments or belongs to the caller. So nothing here waits, or is kept.
  */
 #include <gpunvme/run.h>
 
@@ -18,7 +18,7 @@
 #define WAVES_MAX 2048u
 #define WAVES_AUTO 64u
 #define WAVES_AUTO_CPU 8u
-#define CPU_THREADS_MAX 64u /* each lane is a thread that is started for the list, and spins */
+#define CPU_THREADS_MAX 64u /* each is started for the list, and spins */
 
 /* The kernel, and the arguments of any of the three. */
 struct plan {
@@ -44,7 +44,7 @@ static int check_options(const struct gpunvme_run *run)
 	if (run->reserved)
 		return gnv_fail(-EINVAL, "`reserved` of a list of transfers is %u, not 0", run->reserved);
 	if (run->flags & ~(uint32_t)GPUNVME_RUN_STOP)
-		return gnv_fail(-EINVAL, "unknown flags 0x%x of a list of transfers; valid: GPUNVME_RUN_STOP", run->flags);
+		return gnv_fail(-EINVAL, "unknown flags 0x%x of a list of transfers. Valid is GPUNVME_RUN_STOP", run->flags);
 	if (run->waves > WAVES_MAX)
 		return gnv_fail(-EINVAL, "%u waves are too many for a list of transfers: use %u or less", run->waves, WAVES_MAX);
 	if (!run->count || run->count > TRANSFERS_MAX)
@@ -68,13 +68,15 @@ static int check_reach(struct gpunvme_gpu *gpu, const char *what, uint64_t at, u
 
 	switch (ret) {
 	case -ENOENT:
-		return gnv_fail(-EFAULT, "the %s at 0x%llx is no memory that %s can access, or was freed; use gpunvme_mem_alloc()", what,
+		return gnv_fail(-EFAULT, "the %s at 0x%llx is no memory that %s can access, or was freed. Use gpunvme_mem_alloc()",
+				what,
 				(unsigned long long)at, gpu->info.name);
 	case -ERANGE:
 		return gnv_fail(-ERANGE, "the %s of %llu bytes at 0x%llx ends after its allocation", what, (unsigned long long)len,
 				(unsigned long long)at);
 	case -EXDEV:
-		return gnv_fail(-EXDEV, "the %s is memory of another GPU than %s; allocate it for the GPU of the queue", what, gpu->info.name);
+		return gnv_fail(-EXDEV, "the %s is memory of another GPU than %s. Allocate it for the GPU of the queue",
+				what, gpu->info.name);
 	default:
 		return ret;
 	}
@@ -87,7 +89,7 @@ static int check_memory(struct gpunvme_gpu *gpu, const char *what, uint64_t at, 
 	return check_reach(gpu, what, at, len, &cached);
 }
 
-/* What lies in a cache of the GPU the drive does not see, nor the next kernel of the stream what the drive has written. */
+/* The drive does not see data in a cache of the GPU, nor the next kernel of the stream the data that the drive has written. */
 static int check_buffer(struct gpunvme_gpu *gpu, uint64_t at, uint64_t len)
 {
 	bool cached = false;
@@ -96,8 +98,8 @@ static int check_buffer(struct gpunvme_gpu *gpu, uint64_t at, uint64_t len)
 	if (ret || !cached)
 		return ret;
 	return gnv_fail(-EOPNOTSUPP,
-			"the buffer is memory that %s caches: the next kernel of the stream could see old data; use gpunvme_mem_alloc() with a "
-			"ROCm that has uncached memory (7.2), or memory of the host",
+			"the buffer is memory that %s caches: the next kernel of the stream could see old data. Use "
+			"gpunvme_mem_alloc() with a ROCm that has uncached memory (7.2), or memory of the host",
 			gpu->info.name);
 }
 
@@ -141,17 +143,18 @@ static int check_target(const struct gpunvme_gpu *gpu, const struct gpunvme_run 
 	if (!is_filled(target))
 		return gnv_fail(-EINVAL, "the target was not filled by gpunvme_landing_get()");
 	if (l->gpu != gpu)
-		return gnv_fail(-EXDEV, "the target's landing memory is of another handle than this one of %s; create it with this one",
+		return gnv_fail(-EXDEV, "the target's landing memory is of another handle than this one of %s. Create it with this "
+					"handle",
 				gpu->info.name);
 	if (run->vol ? run->vol->members != l->devs || run->vol->devices != l->devices : run->dq->device && run->dq->device != l->device)
-		return gnv_fail(-EXDEV, "the target's landing memory is of another drive than the queue; create one for each drive, or for "
-				"the drives of a volume");
+		return gnv_fail(-EXDEV, "the target's landing memory is of another drive than the queue. Create one for each "
+				"drive, or for the drives of a volume");
 	return 0;
 }
 
 /*
- * What gpunvme_landing_get() has filled. The memory may have been freed since. Files always land, as they may end within a block.
- * So do volumes, as only landing memory has a table of what each member accesses.
+ * A target that gpunvme_landing_get() has filled. The memory may have been freed since. Files always land, as they may end within
+ * a block. So do volumes, as only landing memory has a table for all members.
  */
 static int plan_target(struct gpunvme_gpu *gpu, const struct gpunvme_run *run, struct gnv_stream_target *to)
 {

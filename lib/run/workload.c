@@ -31,7 +31,7 @@ static int prepare(const struct gpunvme_dq *dq, uint32_t queues, const struct gp
 	int ret;
 
 	if (load->flags & ~(uint32_t)(GPUNVME_WORKLOAD_WRITE | GPUNVME_WORKLOAD_RANDOM))
-		return gnv_fail(-EINVAL, "unknown load flags 0x%x; valid: GPUNVME_WORKLOAD_WRITE, _RANDOM", load->flags);
+		return gnv_fail(-EINVAL, "unknown load flags 0x%x. Valid are GPUNVME_WORKLOAD_WRITE, _RANDOM", load->flags);
 	if (!queues || !load->nblocks || !load->ms)
 		return gnv_fail(-EINVAL, "gpunvme_workload_run: no queue, no block to move, or no time");
 	ret = gnv_run_check_range(dq, queues, dbuf, 0, load->nblocks);
@@ -39,7 +39,7 @@ static int prepare(const struct gpunvme_dq *dq, uint32_t queues, const struct gp
 		return ret;
 	run->lanes = load->lanes ? load->lanes : (uint32_t)gnv_min((uint64_t)LANES_AUTO * queues, GNV_RUN_LANES_MAX);
 	if (run->lanes > GNV_RUN_LANES_MAX)
-		return gnv_fail(-EINVAL, "%u lanes are too many for a load: use %u or less", run->lanes, GNV_RUN_LANES_MAX);
+		return gnv_fail(-EINVAL, "%u threads are too many for a load: use %u or less", run->lanes, GNV_RUN_LANES_MAX);
 	run->ms = load->ms;
 	*args = (struct gnv_workload_args){
 		.dbuf = *dbuf, .ticks = (uint64_t)load->ms * dq->ticks_per_ms, .seed = load->seed, .nblocks = load->nblocks, .queues = queues,

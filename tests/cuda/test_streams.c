@@ -186,7 +186,7 @@ static void what_another_gpu_has_is_refused(void **state)
 	good(gpunvme_queue_create(t.pair.dev, other, NULL, &qp));
 	good(gpunvme_queue_view(qp, NULL, &dq));
 	bad.dq = &dq;
-	refused(bad, NULL, -EXDEV, "queue for other lanes");
+	refused(bad, NULL, -EXDEV, "queue for other threads");
 	bad = t.run;
 	bad.list = dq.state;
 	refused(bad, NULL, -EXDEV, "the list is memory of another GPU");

@@ -511,9 +511,9 @@ static void test_mixed(void **state)
 	assert_int_equal(copy(0, 0, &dbuf), 0);
 	assert_int_equal(copy(1, 1, &dbuf), -EXDEV);
 	says("the buffer is memory of another GPU");
-	says("allocate it for the GPU of the queue");
+	says("Allocate it for the GPU of the queue");
 	assert_int_equal(copy(1, 0, &dbuf), -EXDEV);
-	says("name the GPU that gpunvme_queue_create() was given");
+	says("Name the GPU that gpunvme_queue_create() was given");
 	assert_int_equal(gpunvme_gpu_open("cpu", NULL, &cpu), 0);
 	assert_int_equal(gpunvme_queue_create(dev, cpu, NULL, &plain), 0);
 	assert_int_equal(gpunvme_queue_view(plain, NULL, &plain_dq), 0);
