@@ -12,7 +12,7 @@
 
 const char *const gnv_bar_way_name[GNV_BAR_WAYS] = { "interop", "drm", "kfd" };
 
-/* What the ways keep. */
+/* The data that the ways keep. */
 struct interop {
 	void *va;
 	int dmabuf;
@@ -43,7 +43,7 @@ static int interop_unmap(const struct gnv_bar_gpu *gpu, void *priv)
 
 	if (gpu->interop_unmap(gpu->ctx, interop->va))
 		return gnv_fail(-EBUSY,
-				"the ROCm runtime does not let go of a BAR; the device must stay open until the process ends");
+				"the ROCm runtime does not let go of a BAR. The device must stay open until the process ends");
 	gnv_dmabuf_close(interop->dmabuf);
 	return 0;
 }
@@ -51,7 +51,8 @@ static int interop_unmap(const struct gnv_bar_gpu *gpu, void *priv)
 static int interop_blind(const struct gnv_bar_gpu *gpu, void *priv, bool reset)
 {
 	(void)priv;
-	return reset ? gnv_fail(-EOPNOTSUPP, "%s: the ROCm runtime puts nothing in the place of a BAR; end kernels before the device goes",
+	return reset ? gnv_fail(-EOPNOTSUPP, "%s: the ROCm runtime puts nothing in the place of a BAR. End kernels before the "
+					     "device goes",
 				gpu->bdf) :
 		       0;
 }
@@ -117,7 +118,7 @@ static int kfd_blind(const struct gnv_bar_gpu *gpu, void *priv, bool reset)
 }
 
 static const struct {
-	size_t size; /* of what it keeps */
+	size_t size; /* of the data that it keeps */
 	/* The DMA-BUF is the way's from now on. */
 	int (*map)(const struct gnv_bar_gpu *gpu, int dmabuf, size_t len, void *priv, void **va);
 	int (*unmap)(const struct gnv_bar_gpu *gpu, void *priv); /* 0, -EBUSY */
@@ -192,7 +193,7 @@ int gnv_bar_map(const struct gnv_bar_gpu *gpu, const struct gnv_gpu_foreign *for
 			gnv_bar_way_name[order[i]], gpunvme_errmsg());
 	}
 	return gnv_fail(-EOPNOTSUPP,
-			"%s: the GPU cannot reach the doorbells of the controller by any way; the log names the reasons", gpu->bdf);
+			"%s: the GPU cannot reach the doorbells of the controller by any way. The log names the reasons", gpu->bdf);
 }
 
 int gnv_bar_blind(const struct gnv_bar_gpu *gpu, struct gnv_bar *bar, bool reset)

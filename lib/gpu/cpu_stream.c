@@ -22,7 +22,7 @@ struct gpunvme_stream {
 	uint64_t process; /* whose thread it is (util/process.h) */
 	struct gpunvme_gpu *gpu;
 	pthread_t thread;
-	pthread_mutex_t lock; /* of all that follows */
+	pthread_mutex_t lock; /* protects the fields below */
 	pthread_cond_t changed;
 	struct job *first, **last;
 	uint64_t put, done; /* kernels so far */
@@ -75,7 +75,8 @@ int gnv_cpu_stream_put(struct gpunvme_gpu *gpu, struct gpunvme_stream *s, const 
 	if (gnv_foreign(s->process))
 		return -ECHILD;
 	if (s->gpu != gpu)
-		return gnv_fail(-EXDEV, "the stream belongs to another GPU; use a stream that gpunvme_stream_create() made for this one");
+		return gnv_fail(-EXDEV, "the stream belongs to another GPU. Use a stream that gpunvme_stream_create() made for "
+					"this GPU");
 	job = calloc(1, sizeof(*job));
 	if (!job)
 		return gnv_fail(-ENOMEM, "out of memory");
@@ -119,7 +120,7 @@ GPUNVME_API int gpunvme_stream_create(struct gpunvme_gpu *gpu, struct gpunvme_st
 	ret = gnv_thread_start(&s->thread, serve, s);
 	if (ret) {
 		free_stream(s);
-		return gnv_fail(ret, "no thread for the stream; the limit of threads is reached (ulimit -u)");
+		return gnv_fail(ret, "no thread for the stream. Raise the limit of threads (ulimit -u)");
 	}
 	*out = s;
 	return 0;

@@ -16,9 +16,10 @@ void gnv_gfx_name(char *to, size_t size, const char *product, const char *isa, c
 }
 
 /*
- * Generations whose host data path caches what devices read, and is invalidated by register. Read in source: 4.0 to 4.2 and 5.0
+ * Generations whose host data path caches the reads of devices, and is invalidated by register. Read in source: 4.0 to 4.2 and 5.0
  * have that register, 4.4, of gfx90a and gfx94x, has none (Linux hdp_v4_0.c, hdp_v5_0.c). Guessed: which gfx comes with which of
- * them, above all the APUs among gfx103, and that reads by other devices meet the cache. A GPU too many loses a placement, no data.
+ * them, above all the APUs among gfx103, and that reads by other devices meet the cache. A GPU listed in error loses a placement,
+ * no data.
  */
 bool gnv_gfx_reads_stale(const char *isa)
 {

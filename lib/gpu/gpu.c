@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The processor that runs the lanes: what all kinds share.
+ * The processor that runs threads: the common part of all kinds.
  * Invariant: the object lives until the last reference is dropped.
  */
 #include "gpu/gpu.h"
@@ -71,7 +71,7 @@ int gnv_gpu_read(struct gpunvme_gpu *gpu, const struct gpunvme_dq *dq, const str
 	ret = gpu->ops->launch(gpu, &launch);
 	if (!ret)
 		ret = gpu->ops->peek(gpu, &answer, out.lane, sizeof(answer));
-	if (ret != -ETIMEDOUT) /* a lane that still runs writes there */
+	if (ret != -ETIMEDOUT) /* a thread that still runs writes there */
 		gpu->ops->local_free(gpu, &out, sizeof(answer));
 	if (!ret)
 		*result = answer;

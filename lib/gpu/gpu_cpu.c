@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Threads of this process as lanes: every address is a pointer, and a kernel is a call.
- * Invariant: words that lanes change while the host copies them are only touched by atomics.
+ * Threads of this process in place of a GPU's: every address is a pointer, and a kernel is a call.
+ * Invariant: words that threads change while the host copies them are only touched by atomics.
  */
 #include <gpunvme/device.h>
 
@@ -13,7 +13,7 @@
 #include "os/linux/sys.h"
 #include "util/bits.h"
 
-#define TICKS_PER_MS 1000000u /* the lanes read CLOCK_MONOTONIC in nanoseconds */
+#define TICKS_PER_MS 1000000u /* the threads read CLOCK_MONOTONIC in nanoseconds */
 
 static int cpu_open(struct gpunvme_gpu *gpu, const char *rest)
 {
@@ -46,7 +46,7 @@ static int cpu_mem_alloc(struct gpunvme_gpu *gpu, uint32_t how, size_t len, stru
 	(void)how;
 	(void)len;
 	(void)bytes;
-	return gnv_fail(-EOPNOTSUPP, "CPU lanes have no memory of their own");
+	return gnv_fail(-EOPNOTSUPP, "CPU threads have no memory of their own");
 }
 
 static int cpu_mem_register(struct gpunvme_gpu *gpu, void *ptr, size_t len, struct gnv_gpu_bytes *bytes)
@@ -119,7 +119,7 @@ static int cpu_host_attach(struct gpunvme_gpu *gpu, void *cpu, size_t len, struc
 static int cpu_mmio_attach(struct gpunvme_gpu *gpu, const struct gnv_gpu_foreign *foreign, struct gnv_gpu_range *range)
 {
 	if (!foreign->cpu)
-		return gnv_fail(-EOPNOTSUPP, "the CPU has no mapping of that memory, so its lanes cannot reach it");
+		return gnv_fail(-EOPNOTSUPP, "the CPU has no mapping of that memory, so its threads cannot reach it");
 	return cpu_host_attach(gpu, foreign->cpu, foreign->len, range);
 }
 
@@ -211,7 +211,7 @@ static int cpu_launch(struct gpunvme_gpu *gpu, const struct gnv_launch *launch)
 		return gnv_fail(-EINVAL, "no such kernel, or %zu bytes of arguments", launch->args_len);
 	memcpy(args.bytes, launch->args, launch->args_len);
 	if (launch->lanes == 1)
-		gnv_kernel_cpu[launch->kernel](args.bytes); /* the caller is the lane */
+		gnv_kernel_cpu[launch->kernel](args.bytes); /* the caller is the thread */
 	else if (gpunvme_cpu_launch(launch->lanes, gpu->info.width, gnv_kernel_cpu[launch->kernel], args.bytes))
 		return gnv_fail(-ENOMEM, "no threads for %u lanes", launch->lanes);
 	return 0;
@@ -239,7 +239,7 @@ static int cpu_coherence(struct gpunvme_gpu *gpu, enum gpunvme_coherence what)
 {
 	(void)gpu;
 	(void)what;
-	return gnv_fail(-EOPNOTSUPP, "CPU threads need neither of it; name an AMD GPU, as in hsa:0");
+	return gnv_fail(-EOPNOTSUPP, "CPU threads need neither. Name an AMD GPU, as in hsa:0");
 }
 
 const struct gnv_gpu_ops gnv_gpu_cpu_ops = {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * NVIDIA GPUs as lanes. Rings and data are host memory that is pinned and mapped to the GPU, the state of queues is the GPU's own.
+ * NVIDIA GPUs. Rings and data are host memory that is pinned and mapped to the GPU, the state of queues is the GPU's own.
  * Memory of the GPU has no address for controllers on the bus: that takes a driver that exports it and an IOMMU that takes it. A
  * controller in software copies data to and from it, and a drive that runs on such a GPU accesses it.
  */
@@ -17,7 +17,7 @@
 #include "os/nvidia/cuda.h"
 #include "util/bits.h"
 
-#define TICKS_PER_MS 1000000u /* the lanes read %globaltimer, in nanoseconds */
+#define TICKS_PER_MS 1000000u /* the threads read %globaltimer, in nanoseconds */
 #define WARP 32u
 
 static struct gnv_cuda *cuda_of(struct gpunvme_gpu *gpu)
@@ -54,8 +54,8 @@ static int cuda_open(struct gpunvme_gpu *gpu, const char *rest)
 	int ret = parse_index(rest, &index);
 
 	if (!ret && !gnv_ptx())
-		ret = gnv_fail(-EOPNOTSUPP, "this build of the library has no code for NVIDIA GPUs: it was built without clang 19; install it "
-					    "and build it again");
+		ret = gnv_fail(-EOPNOTSUPP, "this build of the library has no code for NVIDIA GPUs: it was built without clang 19. "
+					    "Install it and build again");
 	if (!ret)
 		ret = gnv_cuda_open(index, &cuda);
 	if (ret)
@@ -84,7 +84,7 @@ static int cuda_mem_alloc(struct gpunvme_gpu *gpu, uint32_t how, size_t len, str
 	int ret;
 
 	if (how)
-		return gnv_fail(-EOPNOTSUPP, "an NVIDIA GPU has one kind of memory; use GPUNVME_MEM_VRAM in place of "
+		return gnv_fail(-EOPNOTSUPP, "an NVIDIA GPU has one kind of memory. Use GPUNVME_MEM_VRAM in place of "
 					     "GPUNVME_MEM_HIP and GPUNVME_MEM_DRM");
 	len = gnv_align_up(len, gnv_sys_page_size());
 	*bytes = (struct gnv_gpu_bytes){ .len = len, .page = gnv_sys_page_size(), .dmabuf = -1 };
@@ -122,7 +122,7 @@ static int cuda_mem_reach(struct gpunvme_gpu *gpu, uint64_t lane, size_t len, bo
 	return cuda_mem_check(gpu, lane, len);
 }
 
-/* Nobody tells of the end of memory, but each allocation has a number. */
+/* CUDA does not report the end of memory, but each allocation has a number. */
 static int cuda_mem_watch(struct gpunvme_gpu *gpu, const void *ptr, struct gnv_alloc *alloc)
 {
 	return gnv_cuda_allocation(cuda_of(gpu), ptr, alloc) ? 0 : -ENOENT;
@@ -160,7 +160,7 @@ static int cuda_host_attach(struct gpunvme_gpu *gpu, void *cpu, size_t len, stru
 	return attach(gpu, cpu, len, false, range);
 }
 
-/* Pages without struct page, as a BAR's are, have to be called registers; ordinary memory that plays them must not be. */
+/* Pages without struct page, as a BAR has, must be registered as registers. Ordinary memory in their place must not be. */
 static int cuda_mmio_attach(struct gpunvme_gpu *gpu, const struct gnv_gpu_foreign *foreign, struct gnv_gpu_range *range)
 {
 	int ret;
@@ -178,7 +178,7 @@ static int cuda_detach(struct gpunvme_gpu *gpu, struct gnv_gpu_range *range)
 	return range->cookie ? gnv_cuda_unregister(cuda_of(gpu), range->cookie) : 0;
 }
 
-/* What the driver pins of the CPU's mapping stays what it was: there is nothing to put in its place. */
+/* The pages that the driver pinned of the CPU's mapping stay: nothing can be put in their place. */
 static int cuda_mmio_blind(struct gpunvme_gpu *gpu, struct gnv_gpu_range *range, bool reset)
 {
 	(void)gpu;
@@ -214,7 +214,7 @@ static int cuda_poke(struct gpunvme_gpu *gpu, uint64_t lane, const void *from, s
 	return gnv_cuda_write(cuda_of(gpu), lane, from, len);
 }
 
-/* Groups are all of one size, so that there are exactly as many lanes as were asked for. */
+/* All groups have one size, so that there are exactly as many threads as asked for. */
 static uint32_t group_of(uint32_t lanes)
 {
 	uint32_t group = lanes < GNV_KERNEL_GROUP ? lanes : GNV_KERNEL_GROUP;
@@ -229,7 +229,7 @@ static int cuda_launch(struct gpunvme_gpu *gpu, const struct gnv_launch *launch)
 	uint32_t group;
 
 	if (launch->kernel >= GNV_KERNELS_AT_OPEN || !launch->lanes)
-		return gnv_fail(-EINVAL, "no such kernel, or no lanes");
+		return gnv_fail(-EINVAL, "no such kernel, or no threads");
 	group = group_of(launch->lanes);
 	const struct gnv_cuda_job job = { launch->kernel,     launch->args,    launch->lanes / group, group,
 					  launch->timeout_ms, launch->gets_on, launch->ctx };
@@ -246,7 +246,7 @@ static int cuda_enqueue(struct gpunvme_gpu *gpu, void *stream, const struct gnv_
 	return ret ? ret : gnv_cuda_enqueue(cuda_of(gpu), stream, &job);
 }
 
-/* Its L2 is where memory of the GPU is reached, by devices, too; and memory of the host it keeps in no cache beyond a kernel. */
+/* Devices, too, access memory of the GPU through its L2. It keeps memory of the host in no cache beyond a kernel. */
 static int cuda_fence(struct gpunvme_gpu *gpu)
 {
 	(void)gpu;
@@ -257,7 +257,7 @@ static int cuda_coherence(struct gpunvme_gpu *gpu, enum gpunvme_coherence what)
 {
 	(void)gpu;
 	(void)what;
-	return gnv_fail(-EOPNOTSUPP, "an NVIDIA GPU needs neither of it; name an AMD GPU, as in hsa:0");
+	return gnv_fail(-EOPNOTSUPP, "an NVIDIA GPU needs neither. Name an AMD GPU, as in hsa:0");
 }
 
 const struct gnv_gpu_ops gnv_gpu_cuda_ops = {

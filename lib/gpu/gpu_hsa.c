@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * An AMD GPU through ROCm's HSA runtime. Its addresses are those of the process: HSA has one address space for all.
- * Invariant: what was attached is detached before the runtime goes, which the references to the GPU guarantee.
+ * Invariant: all that was attached is detached before the runtime goes, which the references to the GPU guarantee.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -92,7 +92,7 @@ static int alloc_by_runtime(struct gpunvme_gpu *gpu, size_t len, struct gnv_gpu_
 	gnv_log(&gpu->log, GPUNVME_LOG_DEBUG, "%zu bytes of memory of the GPU for data: %s", len, gnv_hsa_kind(gnv_hsa_of(gpu), ptr));
 	ret = gnv_hsa_export(gnv_hsa_of(gpu), ptr, len, &bytes->dmabuf, &bytes->dmabuf_offset);
 	if (ret) {
-		bytes->dmabuf = -1; /* lanes can use it all the same; a controller may be able to by its CPU mapping */
+		bytes->dmabuf = -1; /* threads can use it all the same, and a controller perhaps by its CPU mapping */
 		gnv_log(&gpu->log, GPUNVME_LOG_INFO, "%s", gpunvme_errmsg());
 	}
 	return 0;
@@ -107,7 +107,7 @@ static int alloc_by_driver(struct gpunvme_gpu *gpu, uint32_t how, size_t len, st
 	if (ret)
 		return ret;
 	bytes->cached = bytes->cached && !gnv_hsa_writes_back(lanes->hsa) && !(how == GPUNVME_MEM_DRM && gnv_gfx_maps_uncached(info->isa));
-	ret = gnv_gpu_fill(gpu, bytes->lane, bytes->len, 0); /* also shows that the lanes reach it */
+	ret = gnv_gpu_fill(gpu, bytes->lane, bytes->len, 0); /* also shows that threads reach it */
 	if (ret) {
 		gnv_vram_free(bytes);
 		return ret;
@@ -141,8 +141,8 @@ static int hsa_mem_register(struct gpunvme_gpu *gpu, void *ptr, size_t len, stru
 	bytes->cached = !gnv_hsa_writes_back(gnv_hsa_of(gpu));
 	gnv_log(&gpu->log, GPUNVME_LOG_WARN,
 		"%zu bytes at %p may be cached by this GPU: what a controller writes is seen by kernels that begin after "
-		"hipStreamSynchronize() or gpunvme_gpu_fence()%s. Other kernels, also the next one of a stream, may see old data; "
-		"use memory of gpunvme_mem_alloc(), or with ROCm 7.2 hipExtMallocWithFlags(..., hipDeviceMallocUncached) if the "
+		"hipStreamSynchronize() or gpunvme_gpu_fence()%s. Other kernels, also the next one of a stream, may see old data. "
+		"Use memory of gpunvme_mem_alloc(), or with ROCm 7.2 hipExtMallocWithFlags(..., hipDeviceMallocUncached) if the "
 		"runtime passes the flag on",
 		len, ptr, bytes->cached ? ", and commands that write from there need the same" : "");
 	return 0;
@@ -213,7 +213,7 @@ static int hsa_mem_stays(struct gpunvme_gpu *gpu, int dmabuf)
 
 	if (dmabuf < 0 || gnv_drm_host_bytes(GNV_SYSFS, info->bdf, dmabuf, &bytes) || !bytes)
 		return 0;
-	return gnv_fail(-EIO, "%s: its driver has moved %llu bytes of its memory to the host's, to serve the controller", info->bdf,
+	return gnv_fail(-EIO, "%s: its driver has moved %llu bytes of its memory to the host's, for the controller", info->bdf,
 			(unsigned long long)bytes);
 }
 
@@ -233,7 +233,7 @@ static int hsa_host_detach(struct gpunvme_gpu *gpu, struct gnv_gpu_range *range)
 	return 0;
 }
 
-/* Memory of the runtime's own nobody locks. */
+/* Memory of the runtime's own is not locked. */
 static int hsa_host_renew(struct gpunvme_gpu *gpu, const struct gnv_gpu_range *range)
 {
 	return range->cookie ? gnv_hsa_renew(gnv_hsa_of(gpu), range->cookie) : 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Which lanes a spec names, and which `auto` takes: the first GPU that can be used, or else the CPU. */
+/* The GPU that a spec names, and the one that `auto` takes: the first GPU that can be used, or else the CPU. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,7 +22,7 @@ static const struct gnv_gpu_ops *const kinds[] = {
 	&gnv_gpu_cpu_ops,
 };
 
-/* The kind of lanes that a spec names, and what follows its ':' (NULL: nothing). */
+/* The kind of GPU that a spec names, and the text after its ':' (NULL: nothing). */
 static int parse_spec(const char *spec, const struct gnv_gpu_ops **ops, const char **rest)
 {
 	const char *colon = strchr(spec, ':');
@@ -35,8 +35,9 @@ static int parse_spec(const char *spec, const struct gnv_gpu_ops **ops, const ch
 			return 0;
 	}
 	if (!strncmp(spec, "hsa:", 4))
-		return gnv_fail(-EOPNOTSUPP, "gpu '%s': this library was built without AMD GPUs; build it where libhsa-runtime-dev is", spec);
-	return gnv_fail(-EINVAL, "gpu '%s' is not known; valid: cpu[:WIDTH], hsa:N, hsa:BDF, cuda:N, auto", spec);
+		return gnv_fail(-EOPNOTSUPP, "gpu '%s': this library was built without AMD GPUs. Build it where libhsa-runtime-dev "
+					     "is", spec);
+	return gnv_fail(-EINVAL, "gpu '%s' is not known. Valid are cpu[:WIDTH], hsa:N, hsa:BDF, cuda:N, auto", spec);
 }
 
 static int open_kind(const struct gnv_gpu_ops *ops, const char *rest, const struct gpunvme_gpu_opts *opts, struct gpunvme_gpu **gpu)
@@ -71,7 +72,7 @@ static int open_first(const struct gnv_gpu_ops *ops, const struct gpunvme_gpu_op
 		ret = open_kind(ops, rest, opts, gpu);
 		if (!ret || (n && ret == -ENODEV))
 			break;
-		if (strncmp(said, gpunvme_errmsg(), sizeof(said) - 1)) /* what stops all of them is said once */
+		if (strncmp(said, gpunvme_errmsg(), sizeof(said) - 1)) /* a cause that stops all of them is logged once */
 			gnv_log(&log, GPUNVME_LOG_INFO, "auto: not %s:%u: %s", ops->name, n, gpunvme_errmsg());
 		snprintf(said, sizeof(said), "%s", gpunvme_errmsg());
 		if (ret == -ENODEV)
@@ -91,7 +92,7 @@ static int open_auto(const struct gpunvme_gpu_opts *opts, struct gpunvme_gpu **g
 	if (ret)
 		ret = open_kind(kinds[i], NULL, opts, gpu);
 	if (!ret)
-		gnv_log(&log, GPUNVME_LOG_INFO, "auto: the lanes are those of %s", (*gpu)->info.name);
+		gnv_log(&log, GPUNVME_LOG_INFO, "auto: the threads are those of %s", (*gpu)->info.name);
 	return ret;
 }
 

@@ -83,6 +83,6 @@ int gnv_hsa_mmio_blind(struct gpunvme_gpu *gpu, struct gnv_gpu_range *range, boo
 void gnv_hsa_mmio_distrust(struct gpunvme_gpu *gpu, const struct gnv_gpu_range *range)
 {
 	__atomic_fetch_or(&gpu->distrust, 1u << range->way, __ATOMIC_RELAXED);
-	gnv_log(&gpu->log, GPUNVME_LOG_WARN, "doorbells that the GPU reaches by %s do not arrive in time; another way is taken",
+	gnv_log(&gpu->log, GPUNVME_LOG_WARN, "doorbells that the GPU reaches by %s do not arrive in time. Another way is taken",
 		gnv_bar_way_name[range->way]);
 }

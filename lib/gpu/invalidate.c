@@ -11,7 +11,7 @@
 
 /*
  * GCVM_INVALIDATE_ENG17_REQ and _ACK: a bit for each address space, and in REQ how thorough. Numbers in words from the first
- * segment of the block; another revision has them elsewhere, so only these are touched.
+ * segment of the block. Another revision has them elsewhere, so only these are touched.
  */
 static const struct {
 	unsigned major, minor, revision;
@@ -37,7 +37,7 @@ static int flush(const struct gnv_amdregs *regs, uint32_t req, uint32_t ack)
 		if (ret || (done != ~0u && (done & COMPUTE) == COMPUTE))
 			break;
 		if (!gnv_deadline_poll_again(&deadline))
-			ret = gnv_fail(-ETIMEDOUT, "the GPU did not confirm within %u ms (0x%x); look into dmesg", WAIT_MS, done);
+			ret = gnv_fail(-ETIMEDOUT, "the GPU did not confirm within %u ms (0x%x). Look into dmesg", WAIT_MS, done);
 	}
 	return ret;
 }
@@ -61,6 +61,6 @@ int gnv_gpu_invalidate_at(const char *sys, const char *debug, const char *bdf)
 		return ret;
 	}
 	return gnv_fail(-EOPNOTSUPP,
-			"%s: the registers of its block GC %u.%u.%u are not known here; only those of RDNA3 (11.0.0 to 11.0.4) are",
+			"%s: the registers of its block GC %u.%u.%u are not known. Only those of RDNA3 (11.0.0 to 11.0.4) are",
 			bdf, gc.major, gc.minor, gc.revision);
 }

@@ -14,7 +14,7 @@ static const char *program(void)
 	return named && *named ? named : GNV_PROBE_PROGRAM;
 }
 
-/* The next report. Return: 0; -EPIPE it died; -ETIME; -EIO what it says of the step; -EPROTO it is no program of this version. */
+/* The next report. Return: 0; -EPIPE it died; -ETIME; -EIO the step failed; -EPROTO it is no program of this version. */
 static int hear(struct gnv_probe *probe, enum gnv_probe_step step, struct gnv_probe_report *report)
 {
 	static const char *const doing[] = { "opens the GPU and maps BAR0", "loads registers", "rings" };

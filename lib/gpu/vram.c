@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Invariant: the CPU's mapping of the DMA-BUF goes before what it maps. */
+/* Invariant: the CPU's mapping of the DMA-BUF goes before the memory. */
 #include "gpu/vram.h"
 
 #include <errno.h>
@@ -27,7 +27,7 @@ struct gnv_vram {
 static void warn_cached(const struct gnv_log *log, const char *whose, size_t len)
 {
 	gnv_log(log, GPUNVME_LOG_WARN,
-		"%zu bytes of %s may be cached: what a controller writes is then seen by kernels that begin after "
+		"%zu bytes of %s may be cached: writes of a controller are then seen by kernels that begin after "
 		"hipStreamSynchronize() or gpunvme_gpu_fence(), not by running ones", len, whose);
 }
 

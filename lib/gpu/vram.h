@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Memory of an AMD GPU by other ways than its lanes' own runtime: HIP's, for programs that hand it on to HIP, and libdrm's, which
- * is uncached with every version of ROCm. Lanes of the runtime reach both, in the one address space that the process has on the
- * GPU.
+ * Memory of an AMD GPU by other ways than its threads' own runtime: HIP's, for programs that pass it to HIP, and libdrm's, which is
+ * uncached with every version of ROCm. Threads of the runtime reach both, in the one address space that the process has on the GPU.
  */
 #ifndef GNV_GPU_VRAM_H
 #define GNV_GPU_VRAM_H
@@ -12,12 +11,12 @@
 #include "gpu/gpu.h"
 
 /*
- * gnv_vram_alloc() - memory of the GPU at a PCI address; zeroed by libdrm only
+ * gnv_vram_alloc() - memory of the GPU at a PCI address. Only libdrm zeroes it
  * @how:    GPUNVME_MEM_HIP or GPUNVME_MEM_DRM
  * @kfd_id: KFD's number of the GPU
  * @bytes:  filled; its cookie is for gnv_vram_free(). The CPU's address is that of its DMA-BUF, NULL where the kernel offers none.
  * Return: 0; -ENODEV, -EACCES the library or the GPU is not there; -EOPNOTSUPP it is too old, or has another address space than the
- * lanes; -ENOMEM, -EIO. gnv_fail() has the sentence.
+ * threads; -ENOMEM, -EIO. gnv_fail() has the error message.
  */
 int gnv_vram_alloc(uint32_t how, const char *sys, const char *bdf, uint32_t kfd_id, size_t len,
 		   const struct gnv_log *log, struct gnv_gpu_bytes *bytes);
@@ -30,7 +29,7 @@ void gnv_vram_remove(struct gnv_vram **list, const struct gnv_gpu_bytes *bytes);
 /* Which memory has these bytes? *cached: as of mem_reach of struct gnv_gpu_ops. Return: 0; -ENOENT; -ERANGE. */
 int gnv_vram_find(const struct gnv_vram *list, uint64_t lane, size_t len, bool *cached);
 
-/* Is a DMA-BUF memory that an AMD GPU's driver marked as uncached? false also where nobody tells. */
+/* Is a DMA-BUF memory that an AMD GPU's driver marked as uncached? false also if that is unknown. */
 bool gnv_vram_uncached(const struct gpunvme_gpu *gpu, int dmabuf);
 void gnv_vram_free(struct gnv_gpu_bytes *bytes);
 /* As user_copy of struct gnv_gpu_ops: by HIP. */

@@ -27,7 +27,7 @@ static int device_write(const char *sys, const char *bdf, const char *file, cons
 static int write_failed(const char *bdf, const char *what, int ret)
 {
 	if (ret == -EACCES || ret == -EPERM)
-		return gnv_fail(-EACCES, "%s: only root may change the driver of a device; use sudo", bdf);
+		return gnv_fail(-EACCES, "%s: only root may change the driver of a device. Use sudo", bdf);
 	return gnv_fail(ret, "%s: cannot %s: %s", bdf, what, strerror(-ret));
 }
 
@@ -65,7 +65,7 @@ static int switch_driver(const char *sys, const struct gnv_pci *pci)
 	if (!gnv_sysfs_pci(sys, pci->bdf, &now) && !strcmp(now.driver, "vfio-pci"))
 		return 0;
 	restore(sys, pci);
-	return gnv_fail(ret ? ret : -ENODEV, "%s: vfio-pci did not take it; load the module first: modprobe vfio-pci", pci->bdf);
+	return gnv_fail(ret ? ret : -ENODEV, "%s: vfio-pci did not take it. Load the module first: modprobe vfio-pci", pci->bdf);
 }
 
 int gnv_bind_vfio(const char *sys, const struct gnv_pci *pci)
@@ -76,7 +76,7 @@ int gnv_bind_vfio(const char *sys, const struct gnv_pci *pci)
 	if (!strcmp(pci->driver, "vfio-pci"))
 		return 0;
 	if (pci->driver[0] && strcmp(pci->driver, "nvme"))
-		return gnv_fail(-EBUSY, "%s is bound to the driver %s, not to nvme; whether it is in use is unknown", pci->bdf,
+		return gnv_fail(-EBUSY, "%s is bound to the driver %s, not to nvme, so whether it is in use is unknown", pci->bdf,
 				pci->driver);
 	ret = check_may_write(sys, pci->bdf);
 	if (ret)
@@ -99,7 +99,7 @@ int gnv_bind_hand_over(const struct gnv_pci *pci, const char *user)
 	snprintf(path, sizeof(path), GNV_VFIO_CDEV_DIR "/%s", pci->cdev);
 	if (!ret && pci->cdev[0])
 		ret = gnv_node_give(path, user);
-	/* These give nobody a device: what can be done with them is bounded by the device nodes and the locked-memory limit. */
+	/* These nodes alone give no device: the device nodes and the locked-memory limit bound their use. */
 	if (!ret)
 		ret = gnv_node_admit(GNV_IOMMUFD_NODE);
 	if (!ret)
@@ -112,7 +112,7 @@ int gnv_bind_default(const char *sys, const struct gnv_pci *pci)
 	int ret;
 
 	if (strcmp(pci->driver, "vfio-pci"))
-		return gnv_fail(-EINVAL, "%s is not bound to vfio-pci but to %s; nothing to undo", pci->bdf,
+		return gnv_fail(-EINVAL, "%s is not bound to vfio-pci but to %s. Nothing to undo", pci->bdf,
 				pci->driver[0] ? pci->driver : "no driver");
 	ret = device_write(sys, pci->bdf, "driver_override", "\n");
 	if (!ret)

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* Taking a PCI device from its driver and giving it back. Needs root; functions take the root of sysfs, "/sys" but in tests. */
+/* Take a PCI device from its driver and give it back. Needs root. Functions take the root of sysfs, "/sys" except in tests. */
 #ifndef GNV_MACHINE_BIND_H
 #define GNV_MACHINE_BIND_H
 
 #include "os/linux/sysfs.h"
 
 /*
- * gnv_bind_vfio() - give a controller to vfio-pci, unless anybody uses its namespaces
+ * gnv_bind_vfio() - give a controller to vfio-pci, unless its namespaces are in use
  * Its namespaces are held exclusively from the check until the nvme driver has let go. On failure the former driver has it again.
- * Return: 0, also when it has it already; -EBUSY, -EACCES, -ENODEV, another negative errno. gnv_fail() has the sentence.
+ * Return: 0, also when it has it already; -EBUSY, -EACCES, -ENODEV, another negative errno. gnv_fail() has the message.
  */
 int gnv_bind_vfio(const char *sys, const struct gnv_pci *pci);
 

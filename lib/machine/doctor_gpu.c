@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The predicates of running lanes on a GPU, one by one: what the kernel shows of it, what its runtime does, and how far a queue of
- * a controller gets.
- * Invariant: what is asked here is what gpunvme_gpu_open() and gpunvme_queue_create() ask, by the same functions.
+ * The predicates of running threads on a GPU, one by one: the kernel's view of it, its runtime, and the placement that a queue of a
+ * controller gets.
+ * Invariant: the checks are those of gpunvme_gpu_open() and gpunvme_queue_create(), by the same functions.
  */
 #include <errno.h>
 #include <gpunvme/queue.h>
@@ -35,7 +35,7 @@ struct patient {
 	char better[256];	 /* why a queue got no better placement */
 };
 
-/* ---- What the kernel shows ---- */
+/* ---- The kernel's view ---- */
 
 static int check_listed(const struct gpunvme_gpu_entry *about)
 {
@@ -43,7 +43,7 @@ static int check_listed(const struct gpunvme_gpu_entry *about)
 		return 0;
 	return gnv_fail(
 		-ENODEV,
-		"the kernel's compute driver does not list %s, whose driver is %s; it takes amdgpu with CONFIG_HSA_AMD, and in a "
+		"the kernel's compute driver does not list %s, whose driver is %s. It needs amdgpu with CONFIG_HSA_AMD, and in a "
 		"container the GPU's render node",
 		about->address, about->driver[0] ? about->driver : "none");
 }
@@ -53,7 +53,7 @@ static int check_awake(const struct gpunvme_gpu_entry *about)
 	if (!about->asleep)
 		return 0;
 	return gnv_fail(-EAGAIN,
-			"it is asleep, and what exports its memory meanwhile may be refused; write 'on' to "
+			"it is asleep, so exports of its memory may be refused. Write 'on' to "
 			"/sys/bus/pci/devices/%s/power/control",
 			about->address);
 }
@@ -63,7 +63,7 @@ static int check_bar(const struct gpunvme_gpu_entry *about)
 	if (about->visible >= about->vram)
 		return 0;
 	return gnv_fail(-EOPNOTSUPP,
-			"devices reach %llu of its %llu MiB, so rings and data stay in memory of the host; turn on "
+			"devices reach %llu of its %llu MiB, so rings and data stay in memory of the host. Turn on "
 			"resizable BAR and decoding above 4 GiB in the firmware",
 			(unsigned long long)(about->visible / MIB), (unsigned long long)(about->vram / MIB));
 }
@@ -99,7 +99,8 @@ static int check_distance(const struct gpunvme_pci_path *path)
 {
 	if (path->distance != GPUNVME_ACROSS_SOCKETS)
 		return 0;
-	return gnv_fail(-EXDEV, "GPU and controller belong to different sockets; use slots of one, below one switch if there is");
+	return gnv_fail(-EXDEV, "GPU and controller belong to different sockets. Use slots of one socket, below one switch if "
+				"there is one");
 }
 
 static int check_redirect(const struct gpunvme_pci_path *path)
@@ -107,11 +108,11 @@ static int check_redirect(const struct gpunvme_pci_path *path)
 	if (path->redirect <= 0)
 		return 0;
 	return gnv_fail(-EXDEV,
-			"bridges send what GPU and controller exchange up to the root complex (ACS), which costs time; VFIO wants "
+			"bridges send traffic of GPU and controller up to the root complex (ACS), which costs time. VFIO wants "
 			"an IOMMU group for each, and pci=disable_acs_redir=... on the kernel's command line ends both");
 }
 
-/* Of the GPU itself; a partition of a card is in the group of the card. */
+/* Of the GPU itself. A partition of a card is in the group of the card. */
 static void examine_domain(struct patient *p)
 {
 	char card[GNV_BDF_BYTES];
@@ -153,15 +154,15 @@ static void examine_path(struct patient *p)
 	}
 	gnv_report_limit(p->report, "path", check_distance(&path), words[path.distance]);
 	if (path.redirect < 0)
-		gnv_report_skip(p->report, "acs", "only root may read what the bridges between them do");
+		gnv_report_skip(p->report, "acs", "only root may read the settings of the bridges between them");
 	else
 		gnv_report_limit(p->report, "acs", check_redirect(&path), "no bridge between them redirects");
 	examine_p2pdma(p, bdf, &path);
 }
 
-/* ---- What its runtime does ---- */
+/* ---- Its runtime ---- */
 
-/* One lane, one word. */
+/* One thread, one word. */
 static int run_kernel(struct gpunvme_gpu *gpu)
 {
 	const uint32_t word = 0x600df00d;
@@ -175,8 +176,8 @@ static int run_kernel(struct gpunvme_gpu *gpu)
 	if (!ret)
 		ret = gpu->ops->peek(gpu, &seen, range.lane, sizeof(seen));
 	if (!ret && seen != word)
-		ret = gnv_fail(-EIO, "a kernel ran, and what it wrote is not there; look for GPU faults in the kernel's log");
-	if (ret != -ETIMEDOUT) /* a lane that still runs writes there */
+		ret = gnv_fail(-EIO, "a kernel ran, but its store is not there. Look for GPU faults in the kernel's log");
+	if (ret != -ETIMEDOUT) /* a thread that still runs writes there */
 		gpu->ops->local_free(gpu, &range, sizeof(word));
 	return ret;
 }
@@ -188,14 +189,14 @@ static int export_memory(struct gpunvme_gpu *gpu)
 
 	if (ret)
 		return ret;
-	ret = bytes.dmabuf < 0 ? -EOPNOTSUPP : 0; /* its sentence stands */
+	ret = bytes.dmabuf < 0 ? -EOPNOTSUPP : 0; /* its error message stands */
 	gpu->ops->mem_free(gpu, &bytes);
 	return ret;
 }
 
-/* ---- Which placement queues get, from what the library logs meanwhile ---- */
+/* ---- The placement of queues, from the library's log ---- */
 
-/* One of the ways to the doorbells; what is said of it last counts. @why: NULL: it works. */
+/* One of the ways to the doorbells. Its last log line counts. @why: NULL: it works. */
 static void note_way(struct patient *p, const char *way, const char *why)
 {
 	struct gnv_report *report = p->report;
@@ -299,7 +300,7 @@ static void examine_runtime(struct patient *p)
 	if (!p->about->spec[0]) {
 		gnv_report_skip(p->report, "runtime",
 				p->about->kind == GPUNVME_GPU_CUDA
-					? "which of several GPUs it is only CUDA knows; CUDA_DEVICE_ORDER=PCI_BUS_ID tells"
+					? "only CUDA knows which of several GPUs it is. Set CUDA_DEVICE_ORDER=PCI_BUS_ID"
 					: "not asked, because the kernel does not list it");
 		skip_rest(p, 0, "not asked, because nothing names it to a runtime");
 		return;

@@ -19,7 +19,7 @@
 #define VENDOR_AMD 0x1002
 #define VENDOR_NVIDIA 0x10de
 
-/* What the runtimes number their GPUs by, other than the order on the bus. */
+/* Is a variable set by which a runtime numbers its GPUs in another order than on the bus? */
 static bool set(const char *variable)
 {
 	const char *value = getenv(variable);
@@ -103,7 +103,7 @@ static int other_amd(const char *sys, unsigned n, struct gpunvme_gpu_entry *gpu)
 	return pci_gpu(sys, VENDOR_AMD, n, gpu);
 }
 
-/* CUDA may number GPUs as it likes, unless it was told otherwise or has no choice. */
+/* CUDA may number GPUs as it likes, unless a variable sets the order or there is only one. */
 static int nvidia(const char *sys, unsigned n, struct gpunvme_gpu_entry *gpu)
 {
 	const char *order = getenv("CUDA_DEVICE_ORDER");

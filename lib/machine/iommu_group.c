@@ -29,8 +29,9 @@ static void say_virtual(struct gnv_report *report, const char *physical)
 	char text[400];
 
 	snprintf(text, sizeof(text),
-		 "it is a virtual function of %.15s, and stays offline until that gives it queues and interrupts; "
-		 "nvme virt-mgmt on that one, with -c and its controller: -r 0 -n 2 -a 8, -r 1 -n 1 -a 8, then -a 9",
+		 "it is a virtual function of %.15s, and stays offline until that gives it queues and interrupts. "
+		 "Call nvme virt-mgmt on its physical function, with -c and its controller: -r 0 -n 2 -a 8, -r 1 -n 1 -a 8, then "
+		 "-a 9",
 		 strrchr(physical, '/') + 1);
 	gnv_report_say(report, "seat", GPUNVME_VERDICT_LIMIT, text);
 }
@@ -43,8 +44,8 @@ void gnv_doctor_seat(struct gnv_report *report, const char *sys, const struct gn
 
 	if (away)
 		gnv_report_say(report, "seat", GPUNVME_VERDICT_LIMIT,
-			       "it is in an external case (Thunderbolt, USB4), which makes it slower, and its queues end when that "
-			       "is pulled; put it into a slot of the machine to measure");
+			       "it is in an external case (Thunderbolt, USB4), which makes it slower, and its queues end when the "
+			       "case is unplugged. Put it into a slot of the machine to measure");
 	if (virtual)
 		say_virtual(report, physical);
 	if (!away && !virtual)

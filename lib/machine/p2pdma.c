@@ -100,7 +100,7 @@ static int ask_bridges(const char *sys, const char *card[2], char *fine, size_t 
 		if (!is_listed(&bridge[i], same))
 			return gnv_fail(-EXDEV,
 					"p2pdma refuses, as derived: they share no bridge and the host bridge %04x:%04x is not in the list "
-					"of Linux 7.3; use slots below one switch, or a processor of AMD from Zen on",
+					"of Linux 7.3. Use slots below one switch, or a processor of AMD from Zen on",
 					bridge[i].vendor, bridge[i].device);
 	snprintf(fine, size, "p2pdma permits it through the host bridge, derived from %04x:%04x in the list of Linux 7.3",
 		 bridge[0].vendor, bridge[0].device);

@@ -72,7 +72,7 @@ static int package_of(const char *sys, int node)
 	return gnv_sysfs_read(path, text, sizeof(text)) || !text[0] ? -1 : atoi(text);
 }
 
-/* As far as the firmware tells. */
+/* As far as the firmware shows it. */
 static bool same_socket(const char *sys, int node_a, int node_b)
 {
 	int package;

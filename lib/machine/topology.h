@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What lies between two PCI devices. Takes the root of sysfs, "/sys" but in tests. */
+/* The path between two PCI devices. Takes the root of sysfs, which is "/sys" except in tests. */
 #ifndef GNV_MACHINE_TOPOLOGY_H
 #define GNV_MACHINE_TOPOLOGY_H
 
@@ -9,7 +9,7 @@
 
 /*
  * gnv_topology_path() - from one PCI device to another
- * @a, @b: of a partition of a GPU the card counts
+ * @a, @b: for a partition of a GPU the card counts
  * @path: distance and redirect are set
  * Return: 0; -ENODEV one of them does not exist.
  */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Invariant: memory in a drive is mapped to that drive only, which knows it by its own addresses; the drive is closed after it is
- * freed.
+ * Invariant: memory in a drive is mapped to that drive only, and the drive accesses it by its own addresses. The drive is closed
+ * after the memory is freed.
  */
 #include "queue/cmb_mem.h"
 
@@ -22,7 +22,7 @@
 #define PAGES 8u /* enough for a list */
 
 struct cmb {
-	struct gpunvme_mem mem; /* first: what is freed */
+	struct gpunvme_mem mem; /* first: it has the address of the whole */
 	struct gnv_block block;
 	bool given; /* to its user, which frees it */
 };
@@ -38,7 +38,7 @@ static void cmb_release(struct gpunvme_mem *mem)
 
 static const struct gnv_mem_ops cmb_ops = { "drive", cmb_release, gnv_mem_attach_host, gnv_mem_detach_host };
 
-/* ---- The proof: reads by a queue of its own, with the lanes that will use it ---- */
+/* ---- The proof: reads by a queue of its own, with the threads that will use it ---- */
 
 static int test_with(struct gnv_qp *qp, struct gpunvme_mem *mem)
 {
@@ -146,10 +146,10 @@ static int check(const struct gpunvme_gpu *gpu, const struct gpunvme_dev *dev, s
 		return ret;
 	if (!len)
 		return gnv_fail(-EINVAL, "memory of zero bytes was asked for");
-	/* Its stores to the drive and its doorbell are not ordered: what is written could be older than the command. */
+	/* The GPU's stores to the drive and its doorbell are not ordered: the data could be older than the command. */
 	if (dev->nvme.port->remote && gpu->info.kind != GPUNVME_GPU_CPU)
 		return gnv_fail(-EOPNOTSUPP, "data in the drive's memory (CMB) is for CPU threads only, because commands may "
-					     "overtake the stores of a GPU; use memory of the host");
+					     "overtake the stores of a GPU. Use memory of the host");
 	return 0;
 }
 

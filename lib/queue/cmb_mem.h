@@ -6,7 +6,7 @@
 #include "dev/dev.h"
 
 /*
- * gnv_cmb_mem_test_lists() - may lists of mappings to this device lie in its memory? Asked once, by reads through some
+ * gnv_cmb_mem_test_lists() - test once, by reads, whether lists of mappings to this device may lie in its memory
  * Return: 0; -EOPNOTSUPP it takes none; -EIO it errs with them; -ENOSPC no queue pair, or no room there; what creating a queue
 * returns; or a positive NVMe status.
  */

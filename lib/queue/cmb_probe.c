@@ -8,7 +8,7 @@
 #define ROUND_MS 2u
 #define CLEARLY 8u /* by the eighth part: less is noise */
 
-/* The best of the rounds is what nothing disturbed. */
+/* The best of the rounds, which nothing disturbed. */
 static int time_reads(struct gnv_qp *qp, const struct gpunvme_dbuf *dbuf, uint64_t *best)
 {
 	struct gpunvme_workload load = GPUNVME_WORKLOAD_INIT;

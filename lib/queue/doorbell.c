@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Doorbells for lanes: Base Specification 3.1.2 (where they are). */
+/* Doorbells for threads: Base Specification 3.1.2 (where they are). */
 #include "queue/doorbell.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The doorbells of a controller, and of one queue for its lanes. */
+/* The doorbells of a controller, and of one queue for its threads. */
 #ifndef GNV_QUEUE_DOORBELL_H
 #define GNV_QUEUE_DOORBELL_H
 
@@ -8,13 +8,13 @@
 #include "dev/dev.h"
 
 /*
- * gnv_doorbells_open() - set qp->sq_db and qp->cq_db, where the lanes ring for a queue that exists on the controller
- * BAR0 itself where the lanes reach it; else, or with GPUNVME_QUEUE_FORWARD, words that the forwarder copies.
+ * gnv_doorbells_open() - set qp->sq_db and qp->cq_db, where threads ring for a queue that exists on the controller
+ * BAR0 itself if threads reach it. Otherwise, or with GPUNVME_QUEUE_FORWARD, words that the forwarder copies.
  * Return: 0; what the GPU's mmio_attach returns, but not -EOPNOTSUPP; -ENOMEM, -EAGAIN.
  */
 int gnv_doorbells_open(struct gnv_qp *qp);
 
-/* No lane rings any more. A queue that was not opened is ignored. */
+/* No thread rings any more. A queue that was not opened is ignored. */
 void gnv_doorbells_close(struct gnv_qp *qp);
 
 /*

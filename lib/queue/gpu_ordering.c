@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The host side of the ordering tests (gpu/kernels/ordering.h is the lanes'): a queue pair for each, launches in pieces so that no
- * kernel runs long, and, when a completion stays away, the question which link of the chain is broken.
+ * The host side of the ordering tests (the threads' side is gpu/kernels/ordering.h). Each has a queue pair of its own. Launches go in
+ * pieces so that no kernel runs long. If a completion is missing, a search finds the broken link of the chain.
  * Invariant: the queue is deleted before its buffer goes, as a failed test leaves commands in flight.
  */
 #include <gpunvme/gpu.h>
@@ -105,7 +105,7 @@ static void close_run(struct ordering_run *run, struct gpunvme_gpu *gpu)
 		gpu->ops->local_free(gpu, &run->out, sizeof(run->result));
 }
 
-/* A word of the data. Memory of the host is read as such: the address that lanes have of it may be nothing to the CPU. */
+/* A word of the data. Memory of the host is read as such: the threads' address of it may be invalid for the CPU. */
 static int look(const struct ordering_run *run, struct gpunvme_gpu *gpu, size_t offset, uint32_t *word)
 {
 	if (run->mem->local)
@@ -141,7 +141,7 @@ close_run:
 	return ret;
 }
 
-/* Has the controller completed the command at queue position `pos`, whatever the lanes see? */
+/* Has the controller completed the command at queue position `pos`, even if no thread sees it? */
 static bool completed(const struct ordering_run *run, uint64_t pos)
 {
 	const struct gpunvme_dq *dq = &run->args.dq;
@@ -161,12 +161,12 @@ static const char *broken_link(const struct ordering_run *run)
 	struct gnv_deadline d;
 
 	if (completed(run, run->result.at))
-		return "the completion is in memory, but the lanes do not see it";
+		return "the completion is in memory, but the threads do not see it";
 	gnv_mmio_write32(ctrl->bar + gnv_ctrl_sq_doorbell(ctrl, run->qp->qid), (uint32_t)run->result.pos & mask);
 	d = gnv_deadline_in(run->opts->timeout_ms);
 	do {
 		if (completed(run, run->result.at))
-			return "the controller answered when the CPU rang: the lanes' doorbell did not arrive";
+			return "the controller completed it when the CPU rang: the threads' doorbell did not arrive";
 	} while (gnv_deadline_poll_again(&d));
 	return "the controller completes no command, not even when the CPU rings";
 }
@@ -176,7 +176,7 @@ static const char *explain(const struct ordering_run *run)
 	static const char *const texts[GNV_ORDERING_FAULTS] = {
 		[GNV_ORDERING_STALE] = "the controller executed an old entry of the submission queue",
 		[GNV_ORDERING_STATUS] = "a command failed: its entry was fetched in pieces, or the block became unreadable",
-		[GNV_ORDERING_UNSEEN] = "the controller reads what memory held before the lane's last store",
+		[GNV_ORDERING_UNSEEN] = "the controller reads memory as it was before the thread's last store",
 		[GNV_ORDERING_MISSING] = "a command succeeded, but its data is not where it belongs",
 		[GNV_ORDERING_LATE] = "data came after its completion",
 		[GNV_ORDERING_TORN] = "parts of a completion came after its phase bit",
@@ -193,7 +193,7 @@ static const char *explain(const struct ordering_run *run)
 	return NULL;
 }
 
-/* As a program does with its data between kernels. The next launch has to make up for what it does to the pages. */
+/* Copy the data, as a program does between kernels. The next launch makes up for the effect on the pages. */
 static int copy_data(struct ordering_run *run)
 {
 	struct gpunvme_gpu *gpu = run->qp->gpu;
@@ -203,7 +203,7 @@ static int copy_data(struct ordering_run *run)
 		return 0;
 	if (!gpu->ops->user_copy || !ptr)
 		return gnv_fail(-EOPNOTSUPP, "ordering test: HIP cannot copy the data: %s",
-				ptr ? "only AMD GPUs have HIP" : "the CPU does not reach it; turn on resizable BAR in the firmware");
+				ptr ? "only AMD GPUs have HIP" : "the CPU does not reach it. Turn on resizable BAR (firmware)");
 	return gpu->ops->user_copy(gpu, ptr, run->mem->len);
 }
 
@@ -224,7 +224,7 @@ static int run_pieces(struct ordering_run *run)
 			return ret;
 		ret = gpu->ops->launch(gpu, &launch);
 		if (ret == -ETIMEDOUT)
-			run->out.lane = 0; /* a lane that still runs writes there: it is leaked */
+			run->out.lane = 0; /* a thread that still runs writes there: it is leaked */
 		if (!ret)
 			ret = gpu->ops->peek(gpu, &run->result, run->out.lane, sizeof(run->result));
 		if (opts->progress)
@@ -285,7 +285,7 @@ close_run:
 	return ret;
 }
 
-/* What the verdicts allow. */
+/* Set the flags that the verdicts allow. */
 static void conclude(struct gpunvme_ordering *l, uint32_t asked)
 {
 	unsigned i;
@@ -325,7 +325,8 @@ static int check_result(const struct gpunvme_ordering *result)
 	if (ret)
 		return ret;
 	if (offsetof(struct gpunvme_ordering, test) + (uint64_t)result->stride * result->tests > result->size)
-		return gnv_fail(-EINVAL, "gpunvme_ordering has no room for %u tests; initialise it with GPUNVME_ORDERING_INIT", result->tests);
+		return gnv_fail(-EINVAL, "gpunvme_ordering has no room for %u tests. Initialise it with GPUNVME_ORDERING_INIT",
+				result->tests);
 	return 0;
 }
 

@@ -40,7 +40,7 @@ static int make_queue(struct gpunvme_dev *dev)
 	return ret;
 }
 
-/* With its lock. What could not be deleted stays with its device, which takes the queue along, and the memory after it. */
+/* With its lock. A queue that cannot be deleted stays with its device, which releases the queue, and the memory after it. */
 static void drop(struct gpunvme_dev *dev)
 {
 	struct gnv_dev_internal *in = &dev->internal;
@@ -64,7 +64,7 @@ static bool has_ended(struct gpunvme_dev *dev)
 	return ended;
 }
 
-/* With its lock. What a reset has left of the queue goes: no thread uses that. */
+/* With its lock. The rest of a queue after a reset goes: no thread uses it. */
 static int make(struct gpunvme_dev *dev)
 {
 	struct gnv_dev_internal *in = &dev->internal;
@@ -87,7 +87,7 @@ static int make(struct gpunvme_dev *dev)
 
 int gnv_internal_ask(struct gpunvme_dev *dev, uint32_t nsid, struct gnv_internal_ns *ns)
 {
-	ns->changes = __atomic_load_n(&dev->internal.changes, __ATOMIC_ACQUIRE); /* before: what changes meanwhile is noticed */
+	ns->changes = __atomic_load_n(&dev->internal.changes, __ATOMIC_ACQUIRE); /* before: later changes are noticed */
 	ns->info = (struct gpunvme_ns_info){ .size = sizeof(ns->info) };
 	return gpunvme_ns_get_info(dev, nsid, &ns->info);
 }
@@ -97,7 +97,7 @@ static int check_current(const struct gnv_dev_internal *in, const struct gnv_int
 {
 	if (__atomic_load_n(&in->changes, __ATOMIC_ACQUIRE) == ns->changes)
 		return 0;
-	return gnv_fail(-ESTALE, "namespace %u was formatted, deleted or detached while it was used; begin again", ns->info.nsid);
+	return gnv_fail(-ESTALE, "namespace %u was formatted, deleted or detached while it was used. Begin again", ns->info.nsid);
 }
 
 int gnv_internal_begin(struct gpunvme_dev *dev, const struct gnv_internal_ns *ns, bool write, struct gnv_internal *q)
@@ -138,7 +138,7 @@ void gnv_internal_end(struct gpunvme_dev *dev)
 
 	if (has_ended(dev)) {
 		drop(dev);
-		gnv_fail(0, "%s", cause.text); /* what ended it is what is to be said */
+		gnv_fail(0, "%s", cause.text); /* report the cause of its end */
 	}
 	pthread_mutex_unlock(&dev->internal.lock);
 }

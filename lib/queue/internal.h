@@ -15,7 +15,7 @@
 
 struct gnv_qp;
 
-/* What a thread has between begin and end. */
+/* A thread has it between begin and end. */
 struct gnv_internal {
 	struct gpunvme_gpu *gpu;
 	struct gpunvme_dq dq; /* of all of the namespace */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What follows from the depth of a queue: identifiers, and where its words lie. For bench/gpu/rig.h, too, which is C++. */
+/* The layout of a queue by its depth: identifiers, and places of its words. For bench/gpu/rig.h, too, which is C++. */
 #ifndef GNV_QUEUE_LAYOUT_H
 #define GNV_QUEUE_LAYOUT_H
 
@@ -14,7 +14,7 @@
 struct gnv_qp_layout {
 	size_t ready;
 	size_t result;
-	size_t buckets; /* of GPUNVME_QUEUE_LATENCY; 0: none */
+	size_t buckets; /* of GPUNVME_QUEUE_LATENCY. 0: none */
 	size_t cid_map;
 	size_t size;
 };

@@ -71,7 +71,7 @@ static int use(struct gnv_probe *probe, struct gnv_ringtest *test, struct gnv_qp
 		return ret;
 	*used = true;
 	ret = gnv_ringtest_one(test, qp, ring, probe);
-	return ret == -ENOENT ? 0 : ret; /* no namespace to read: what was loaded is all there is */
+	return ret == -ENOENT ? 0 : ret; /* no namespace to read: the loads are the only result */
 }
 
 /* Return: 0: the program has mapped BAR0; -ENOENT; -ETIME: it did not report in time. */

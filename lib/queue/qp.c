@@ -63,7 +63,8 @@ static int take_qid(struct gnv_qp *qp)
 		if (!qp->internal && gnv_internal_yield(dev, qp->from)) /* the internal queue does not give itself up */
 			continue;
 		if (!qp->from)
-			return gnv_fail(-ENOSPC, "all %u I/O queue pairs of the controller are in use; destroy one", dev->nvme.info.queues);
+			return gnv_fail(-ENOSPC, "all %u I/O queue pairs of the controller are in use. Destroy one",
+					dev->nvme.info.queues);
 		ret = gnv_qp_hush(qp->from);
 		if (ret)
 			return ret;
@@ -93,17 +94,18 @@ static int set_sizes(struct gnv_qp *qp, const struct gpunvme_queue_opts *opts)
 			 GPUNVME_QUEUE_LATENCY | GPUNVME_QUEUE_INVALIDATE | GPUNVME_QUEUE_CMB | GPUNVME_QUEUE_COMPLETION_THREAD;
 
 	if (opts->flags & ~known)
-		return gnv_fail(-EINVAL, "unknown queue flags 0x%x; valid: the GPUNVME_QUEUE_ flags of this version, 0x%x",
+		return gnv_fail(-EINVAL, "unknown queue flags 0x%x. Valid are the GPUNVME_QUEUE_ flags of this version, 0x%x",
 				opts->flags & ~known, known);
 	if (opts->flags & GPUNVME_QUEUE_SGL && !qp->dev->nvme.info.sgl)
-		return gnv_fail(-EOPNOTSUPP, "the controller has no SGLs; leave GPUNVME_QUEUE_SGL out");
+		return gnv_fail(-EOPNOTSUPP, "the controller has no SGLs. Leave GPUNVME_QUEUE_SGL out");
 	if (opts->flags & GPUNVME_QUEUE_CMB && gnv_cmb_check(&qp->dev->nvme, GPUNVME_CMB_QUEUES))
 		return -EOPNOTSUPP;
 	/* Reading the command back would push nothing: the data is on its way to other memory. */
 	if (opts->flags & GPUNVME_QUEUE_CMB && qp->dev->nvme.port->remote && qp->gpu->info.kind != GPUNVME_GPU_CPU &&
 	    !(opts->flags & GPUNVME_QUEUE_NO_READBACK))
-		return gnv_fail(-EOPNOTSUPP, "commands in the drive's memory may overtake what lanes of a GPU have stored for them; leave "
-				"GPUNVME_QUEUE_CMB out, or add GPUNVME_QUEUE_NO_READBACK where an ordering test has shown that nothing overtakes");
+		return gnv_fail(-EOPNOTSUPP, "commands in the drive's memory may overtake the stores of a GPU's threads for them. "
+				"Leave GPUNVME_QUEUE_CMB out, or add GPUNVME_QUEUE_NO_READBACK where an ordering test has shown that "
+				"nothing overtakes");
 	qp->depth = opts->depth ? opts->depth : 1u << gnv_log2(gnv_min(DEPTH_AUTO, max));
 	if (!gnv_is_pow2(qp->depth) || qp->depth < 2 || qp->depth > max)
 		return gnv_fail(-EINVAL, "a queue depth of %u is not possible: it must be a power of two from 2 to %u", qp->depth,
@@ -126,7 +128,7 @@ static struct gnv_arena *sq_ring(const struct gnv_qp *qp)
 	return qp->flags & GPUNVME_QUEUE_CMB ? qp->dev->nvme.cmb.arena : rings(qp);
 }
 
-/* The rings and the control word, which are mapped to the controller before the lanes see them, and the state. */
+/* The rings and the control word, which are mapped to the controller before threads see them, and the state. */
 static int allocate(struct gnv_qp *qp)
 {
 	struct gnv_arena *arena;
@@ -290,7 +292,7 @@ static int create_anew(struct gnv_qp *qp)
 	return create_queues(qp);
 }
 
-/* A helper process rings first, because what it does wrong costs it alone. Return: as prove_once(). */
+/* A helper process rings first, because its errors cost only itself. Return: as prove_once(). */
 static int probe(struct gnv_qp *qp, unsigned way, unsigned *passed)
 {
 	struct gnv_ringtest test = { .data = { 0 } };
@@ -309,7 +311,7 @@ static int probe(struct gnv_qp *qp, unsigned way, unsigned *passed)
 	return ret == -ENXIO ? gnv_doorbells_open(qp) : ret;
 }
 
-/* Run one round of the doorbell test. Return: 0 there is a result, or another round is needed; else the error of the creation. */
+/* Run one round of the doorbell test. Return: 0 there is a result, or another round is needed. Else: the error of the creation. */
 static int prove_once(struct gnv_qp *qp, unsigned *late, unsigned *still)
 {
 	struct gnv_ringtest test = { .data = { 0 } };
@@ -325,7 +327,7 @@ static int prove_once(struct gnv_qp *qp, unsigned *late, unsigned *still)
 		return anew; /* the controller may still use the test's memory, which stays the arena's */
 	gnv_ringtest_fini(&test, qp);
 	if (ret == -EBUSY && ++*still == STILL_MOST)
-		return gnv_fail(-EIO, "the GPU ran no kernel in time in any test of the doorbells of queue %u; try again when it "
+		return gnv_fail(-EIO, "the GPU ran no kernel in time in any test of the doorbells of queue %u. Try again when it "
 				      "has less work", qp->qid);
 	if (fails) {
 		*late = 0;
@@ -334,7 +336,7 @@ static int prove_once(struct gnv_qp *qp, unsigned *late, unsigned *still)
 	return works || ret == -EAGAIN || ret == -EBUSY ? 0 : ret;
 }
 
-/* Doorbells of which the hardware leaves doubt are tried out, and rung in the next way until they work or the CPU rings. */
+/* Test doorbells that the hardware leaves in doubt. Try the next way until one works or the CPU rings. */
 static int prove(struct gnv_qp *qp)
 {
 	unsigned late = 0, still = 0, rounds = 0, way, passed = ~0u;
@@ -345,7 +347,7 @@ static int prove(struct gnv_qp *qp)
 			return gnv_fail(-EOPNOTSUPP, "the doorbells of queue %u cannot be tested: the CPU does not reach its rings",
 					qp->qid);
 		if (++rounds > 20)
-			return gnv_fail(-EBUSY, "the doorbells of queue %u cannot be tested while others use them; try again",
+			return gnv_fail(-EBUSY, "the doorbells of queue %u cannot be tested while others use them. Try again",
 					qp->qid);
 		if (way != passed)
 			ret = probe(qp, way, &passed);

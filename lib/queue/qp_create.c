@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The placement of a queue, in this fallback order: rings and data in the GPU's memory; in the host's, with doorbells that the
- * lanes ring; the same, with doorbells that a CPU thread rings. Only a self-test says that a placement works, so without one the
- * first is not tried. A queue in the drive's memory, where it is asked for, comes before these, or not at all, as it was measured.
+ * The placement of a queue. Fallback order: rings and data in the GPU's memory, then in the host's with doorbells that threads
+ * ring, then the same with doorbells that a CPU thread rings. Only a self-test shows that a placement works, so without one the
+ * first is not tried. A queue in the drive's memory, if asked for, comes before these, or is not used at all, as measured.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -143,7 +143,7 @@ static uint32_t settle(struct gnv_qp **qp, const struct gpunvme_queue_opts *opts
 		ret = gnv_cmb_probe_compare(*qp, other, &below);
 	if (ret)
 		gnv_log(&dev->nvme.log, GPUNVME_LOG_INFO, "queues in the drive's memory were not compared with others: %s", gpunvme_errmsg());
-	if (other && ret) /* where measuring ended the one, the other is what works */
+	if (other && ret) /* if measuring ended one, the other works */
 		below = gnv_qp_poisoned(*qp) && !gnv_qp_poisoned(other);
 	if (other) {
 		gnv_qp_discard(below ? *qp : other);

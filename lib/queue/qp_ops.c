@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What a device does to a queue pair (dev/queues.h): it ends, is reset, watched, and asked which commands the controller has. */
+/* Operations of a device on a queue pair (dev/queues.h): end, reset and watch it, and find the commands that the controller has. */
 #include "queue/qp_recover.h"
 #include "util/clock.h"
 
@@ -23,7 +23,7 @@ static void silence(struct gnv_dev_queue *q)
 	gnv_qp_silence(of(q));
 }
 
-/* One whose deletion failed before, and that no program has, can go; others end for their threads. */
+/* A queue whose deletion failed before, and that no program has, can go. Others end for their threads. */
 static void forget(struct gnv_dev_queue *q)
 {
 	struct gnv_qp *qp = of(q);
@@ -43,7 +43,7 @@ static int renew(struct gnv_dev_queue *q)
 
 	if (ret)
 		gnv_log(&qp->dev->nvme.log, GPUNVME_LOG_ERROR, "queue %u: %s", qp->qid, gpunvme_errmsg());
-	return qp->internal ? 0 : ret; /* that one is made again when it is used */
+	return qp->internal ? 0 : ret; /* the internal queue is made again when it is used */
 }
 
 /* ---- The watchdog ---- */
@@ -74,7 +74,7 @@ static void watch(struct gnv_dev_queue *q, uint64_t now, uint64_t grace_ns)
 	poison = gnv_qp_poisoned(qp);
 	if (!poison && !is_silent(qp, now, grace_ns))
 		return;
-	gnv_log(&qp->dev->nvme.log, GPUNVME_LOG_WARN, "queue %u: %s; recovering it", qp->qid,
+	gnv_log(&qp->dev->nvme.log, GPUNVME_LOG_WARN, "queue %u: %s. Recovering it", qp->qid,
 		poison ? gpunvme_strerror(-(int)poison) : "commands in flight and no sign of life");
 	if (!gnv_qp_recover(qp))
 		return;

@@ -15,7 +15,7 @@
 #include "queue/queue.h"
 #include "util/bits.h"
 
-#define ABORTS 64u /* one at a time; the deletion of the queue does the rest */
+#define ABORTS 64u /* one at a time. The deletion of the queue does the rest */
 #define WORDS 64u
 
 /* ---- Making the controller let go ---- */
@@ -88,7 +88,7 @@ static struct gnv_qp *twin(struct gnv_qp *qp)
 	return fresh;
 }
 
-/* Exchange what two queues are, but for their places in the list, and what is read without a lock because it never changes. */
+/* Exchange two queues, except for their places in the list, and for fields that never change and are read without a lock. */
 static void exchange(struct gnv_qp *qp, struct gnv_qp *fresh)
 {
 	const size_t from = offsetof(struct gnv_qp, qid), len = sizeof(*qp) - from;
@@ -122,7 +122,7 @@ int gnv_qp_renew(struct gnv_qp *qp)
 	exchange(qp, fresh);
 	if (qp->owner)
 		gnv_queue_renewed(qp->owner);
-	gnv_log(&qp->dev->nvme.log, GPUNVME_LOG_WARN, "queue %u: over; it goes on as queue %u", fresh->qid, qp->qid);
+	gnv_log(&qp->dev->nvme.log, GPUNVME_LOG_WARN, "queue %u: over. It goes on as queue %u", fresh->qid, qp->qid);
 	return 0;
 }
 
@@ -135,7 +135,7 @@ int gnv_qp_recover(struct gnv_qp *qp)
 	gnv_qp_silence(qp);
 	ret = forget(qp);
 	if (ret) {
-		gnv_log(&qp->dev->nvme.log, GPUNVME_LOG_WARN, "queue %u: %s; resetting the controller, which ends all its queues",
+		gnv_log(&qp->dev->nvme.log, GPUNVME_LOG_WARN, "queue %u: %s. Resetting the controller, which ends all its queues",
 			qp->qid, gpunvme_errmsg());
 		return gnv_dev_reset(qp->dev, &qp->node);
 	}

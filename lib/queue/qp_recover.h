@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Recovering a queue: the controller is made to let go of its rings, by deleting it or by a reset, and the same pair goes on
- * with others under another identifier. Lanes may still access the old queue (rings, state, control word, doorbell). It is kept as
- * a queue of its own in the list of the device, with `heir` set, until the lanes have ended. A late doorbell write is then for a
+ * Recovering a queue: the controller is made to let go of its rings, by deleting it or by a reset, and the same pair goes on with
+ * others under another identifier. Threads may still access the old queue (rings, state, control word, doorbell). It is kept as a
+ * queue of its own in the list of the device, with `heir` set, until those threads have ended. A late doorbell write is then for a
  * queue that does not exist.
  */
 #ifndef GNV_QUEUE_QP_RECOVER_H
@@ -13,7 +13,7 @@
 /* With queues_lock held. Return: as gpunvme_queue_recover(). */
 int gnv_qp_recover(struct gnv_qp *qp);
 
-/* Its doorbells are rung no more, however late a thread comes. With queues_lock held. */
+/* No thread rings its doorbells any more, however late it comes. With queues_lock held. */
 void gnv_qp_silence(struct gnv_qp *qp);
 
 /* New rings for a queue that the controller has forgotten. On failure it stays as it is: over. With queues_lock held. */
@@ -22,7 +22,7 @@ int gnv_qp_renew(struct gnv_qp *qp);
 /* As gpunvme_queue_retire(). */
 void gnv_qp_retire(struct gnv_qp *qp);
 
-/* Give back what was kept of the queue, or with NULL of all. With queues_lock held, or when nobody else uses the device. */
+/* Release the old queues that were kept for this queue, or with NULL all. With queues_lock held, or when the device is idle. */
 void gnv_qp_drop_old(struct gpunvme_dev *dev, const struct gnv_qp *qp);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The state of a queue, which is the lanes': the host writes it before the first lane runs, and then only reads copies.
- * Invariant: the control word leaves a cause (more than 1) for nothing else.
+ * The state of a queue, which belongs to the threads: the host writes it before the first thread runs, and then only reads copies.
+ * Invariant: a control word that has a cause (more than 1) never changes again.
  */
 #include <errno.h>
 #include <string.h>
@@ -173,7 +173,7 @@ int gnv_qp_latency_add(const struct gnv_qp *qp, uint64_t *bucket)
 	return ret;
 }
 
-/* The counters are the lanes': they go on, and what they were is subtracted. */
+/* The counters belong to the threads: they go on, and their earlier values are subtracted. */
 int gnv_qp_zero_counters(struct gnv_qp *qp)
 {
 	static const uint64_t none[GPUNVME_LATENCY_BUCKETS];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a queue pair tells: views for kernels, counters, the stop word.
+ * Views of a queue pair for kernels, its counters, and the stop word.
  * Invariant: a view never reaches outside its namespace, and may write only where the namespace and the device may be written.
  */
 #include <errno.h>
@@ -26,7 +26,7 @@ static bool is_torn(const struct gpunvme_ns_info *ns)
 	       has_borders(ns->boundary, ns->atomic_border, ns->atomic_first);
 }
 
-/* As in struct gpunvme_dq. Lanes have no time for one that is no power of two, nor for one smaller than a page. */
+/* As in struct gpunvme_dq. Threads have no time for a boundary that is no power of two, nor for one smaller than a page. */
 static uint32_t boundary_of(const struct gnv_qp *qp, const struct gpunvme_ns_info *ns)
 {
 	bool useful = gnv_is_pow2(ns->boundary) && (uint64_t)ns->boundary * ns->lba_size >= qp->dev->nvme.ctrl.page_size;
@@ -48,7 +48,7 @@ static uint32_t dq_flags(const struct gnv_qp *qp)
 		flags |= GPUNVME_DQ_POLLED;
 	if (qp->flags & GPUNVME_QUEUE_CQE16)
 		flags |= GPUNVME_DQ_CQE16;
-	/* Below a switch a doorbell may overtake an SQE on its way to the host's memory; reading the SQE back pushes it ahead. */
+	/* Below a switch a doorbell may overtake an SQE on its way to the host's memory. Reading the SQE back pushes it ahead. */
 	if (qp->dev->nvme.port->remote && !qp->local && !qp->bells.cpu && qp->gpu->info.kind != GPUNVME_GPU_CPU &&
 	    !(qp->flags & GPUNVME_QUEUE_NO_READBACK))
 		flags |= GPUNVME_DQ_READBACK_SQE;
@@ -131,7 +131,7 @@ uint32_t gnv_qp_tag(const struct gnv_qp *qp)
 	return tag;
 }
 
-/* What follows looks at a queue that may be recovered meanwhile. */
+/* The queue may be recovered meanwhile. */
 static int check_alive(struct gnv_qp *qp)
 {
 	char why[GNV_CTRL_WHY];
@@ -144,14 +144,15 @@ static int check_alive(struct gnv_qp *qp)
 	poison = gnv_qp_poisoned(qp);
 	pthread_mutex_unlock(&qp->dev->lock);
 	if (zombie)
-		return gnv_fail(-ESHUTDOWN, "queue %u is being destroyed; call gpunvme_queue_destroy() again", qid);
+		return gnv_fail(-ESHUTDOWN, "queue %u is being destroyed. Call gpunvme_queue_destroy() again", qid);
 	if (!poison)
 		return 0;
 	gnv_ctrl_why(&qp->dev->nvme.ctrl, why);
 	if (why[0])
-		return gnv_fail(-ESHUTDOWN, "queue %u has ended with its controller: %s; call gpunvme_dev_reset(), or close it and open it again",
+		return gnv_fail(-ESHUTDOWN, "queue %u has ended with its controller: %s. Call gpunvme_dev_reset(), or close it and "
+					    "open it again",
 				qid, why);
-	return gnv_fail(-ESHUTDOWN, "queue %u is poisoned by an earlier failure; call gpunvme_queue_recover()", qid);
+	return gnv_fail(-ESHUTDOWN, "queue %u is poisoned by an earlier failure. Call gpunvme_queue_recover()", qid);
 }
 
 static int check_window(const struct gpunvme_ns_info *ns, struct gpunvme_view *view)
@@ -170,7 +171,7 @@ static int check_view(const struct gnv_qp *qp, const struct gpunvme_ns_info *ns,
 	const uint32_t unknown = view->flags & ~(uint32_t)(GPUNVME_VIEW_WRITE | GPUNVME_VIEW_FENCED);
 
 	if (unknown)
-		return gnv_fail(-EINVAL, "unknown view flags 0x%x; valid: GPUNVME_VIEW_WRITE, _FENCED", unknown);
+		return gnv_fail(-EINVAL, "unknown view flags 0x%x. Valid are GPUNVME_VIEW_WRITE, _FENCED", unknown);
 	if (view->flags & GPUNVME_VIEW_WRITE && ns->read_only)
 		return gnv_fail(-EROFS, "namespace %u cannot be written: it is write protected, or the device was opened read-only",
 				ns->nsid);
@@ -187,7 +188,7 @@ static int allow_writing(struct gnv_qp *qp, uint32_t flags)
 		return 0;
 	if (gnv_mapping_cached(qp->dev, qp->gpu))
 		return gnv_fail(-EOPNOTSUPP,
-				"memory that %s may cache is mapped to the device, so the drive could get old bytes; use memory "
+				"memory that %s may cache is mapped to the device, so the drive could get old bytes. Use memory "
 				"of gpunvme_mem_alloc(), or add GPUNVME_VIEW_FENCED and call gpunvme_gpu_fence() between kernels "
 				"that store data and kernels that write it",
 				qp->gpu->info.name);
@@ -223,7 +224,7 @@ int gnv_qp_view(struct gnv_qp *qp, const struct gpunvme_view *user, struct gpunv
 	return 0;
 }
 
-/* For as long as a lane may believe a copy of the word (dq.h, GPUNVME_CONTROL_SAID_SHIFT), and longer. */
+/* Longer than a thread may believe a copy of the word (dq.h, GPUNVME_CONTROL_SAID_SHIFT). */
 static const struct timespec forgotten = { 0, 1000000 };
 
 void gnv_qp_stop(struct gnv_qp *const *qp, uint32_t count, bool stop)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The life of a queue: pairs of one device, or of several whose blocks are striped. What kernels see: queue_view.c. */
+/* The life of a queue: pairs of one device, or of several whose blocks are striped. Views for kernels: queue_view.c. */
 #include "queue/queue.h"
 
 #include <errno.h>
@@ -48,11 +48,11 @@ static int add_up(struct gnv_blocks *all, uint64_t least, uint32_t devices)
 	uint64_t bytes;
 
 	if (least < all->stripe)
-		return gnv_fail(-ERANGE, "the smallest namespace has %llu blocks, less than a stripe of %u; use a smaller stripe",
+		return gnv_fail(-ERANGE, "the smallest namespace has %llu blocks, less than a stripe of %u. Use a smaller stripe",
 				(unsigned long long)least, all->stripe);
 	if (gnv_mul_overflow(least / all->stripe * all->stripe, (uint64_t)devices, &all->nblocks) ||
 	    gnv_mul_overflow(all->nblocks, (uint64_t)all->lba_size, &bytes))
-		return gnv_fail(-ERANGE, "the volume would have more bytes than 64 bits count; use fewer controllers");
+		return gnv_fail(-ERANGE, "the volume would have more bytes than 64 bits count. Use fewer controllers");
 	return 0;
 }
 
@@ -70,7 +70,7 @@ static int measure(struct gpunvme_queue *queue)
 		if (m && one.lba_size != all->lba_size)
 			return gnv_fail(
 				-EINVAL,
-				"controller %u of the volume has blocks of %u bytes, the first one of %u; format them alike", m,
+				"controller %u of the volume has blocks of %u bytes, the first one of %u. Format them alike", m,
 				one.lba_size, all->lba_size);
 		one.read_only |= all->read_only;
 		*all = one;
@@ -92,7 +92,7 @@ static int check_devices(const struct gpunvme_queue *queue)
 			return -ECHILD;
 		for (k = 0; k < m; k++)
 			if (queue->dev[m] == queue->dev[k])
-				return gnv_fail(-EINVAL, "controllers %u and %u of the volume are the same; name each once", k, m);
+				return gnv_fail(-EINVAL, "controllers %u and %u of the volume are the same. Name each once", k, m);
 	}
 	return 0;
 }
@@ -110,7 +110,7 @@ static int create_pair(struct gpunvme_queue *queue, uint32_t i, const struct gpu
 	return 0;
 }
 
-/* A pair of each device, or none: a row that is not whole serves nobody. */
+/* Create a pair of each device, or none: an incomplete row is of no use. */
 static int create_row(struct gpunvme_queue *queue, const struct gpunvme_queue_opts *opts)
 {
 	const uint32_t first = gnv_queue_pairs(queue);
@@ -146,7 +146,7 @@ static int create_pairs(struct gpunvme_queue *queue, const struct gpunvme_queue_
 	return ret == -ENOSPC && most && queue->queues ? 0 : ret;
 }
 
-/* Of a queue that nobody will have. */
+/* Of a queue that is not given out. */
 static void discard_pairs(struct gpunvme_queue *queue)
 {
 	uint32_t i = gnv_queue_pairs(queue);

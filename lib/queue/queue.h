@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A queue as users have it: queue pairs of one device, or of several that are one volume; and what other rooms ask of it. */
+/* A queue of a user: queue pairs of one device, or of several that are one volume. Functions for other folders. */
 #ifndef GNV_QUEUE_QUEUE_H
 #define GNV_QUEUE_QUEUE_H
 
@@ -27,7 +27,7 @@ struct gpunvme_queue {
 	uint32_t left;   /* pairs, and calls that destroy it: the last one drops it (atomic) */
 	struct gnv_blocks striped; /* over several devices, when it was created */
 	struct gpunvme_dev *dev[GPUNVME_QUEUE_DEVICES];
-	struct gnv_qp **qp; /* pair q of device m is q * devices + m; NULL: it is gone */
+	struct gnv_qp **qp; /* pair q of device m is q * devices + m. NULL: it is gone */
 	struct gnv_tables tables;
 	struct gnv_completions *completions; /* its completion thread (run/completions.h), or NULL */
 };
@@ -38,7 +38,7 @@ static inline uint32_t gnv_queue_pairs(const struct gpunvme_queue *queue)
 }
 
 /*
- * gnv_queue_blocks() - which blocks the default namespaces of its devices have
+ * gnv_queue_blocks() - get the blocks of the default namespaces of its devices
  * Return: 0; as gpunvme_ns_get_info().
  */
 int gnv_queue_blocks(const struct gpunvme_queue *queue, struct gnv_blocks *blocks);

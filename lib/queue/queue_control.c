@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What is said to all pairs of a queue, and asked of them, while kernels may run. */
+/* Requests to all pairs of a queue, and queries of them, while kernels may run. */
 #include <errno.h>
 
 #include "queue/qp_recover.h"
@@ -37,7 +37,7 @@ static int recover(struct gnv_qp *qp)
 	int ret;
 
 	pthread_mutex_lock(&qp->dev->queues_lock);
-	ret = qp->zombie ? gnv_fail(-ESHUTDOWN, "queue %u is being destroyed; call gpunvme_queue_destroy() again", qp->qid)
+	ret = qp->zombie ? gnv_fail(-ESHUTDOWN, "queue %u is being destroyed. Call gpunvme_queue_destroy() again", qp->qid)
 			 : gnv_qp_recover(qp);
 	pthread_mutex_unlock(&qp->dev->queues_lock);
 	return ret;
@@ -112,7 +112,7 @@ GPUNVME_API int gpunvme_queue_get_latency(struct gpunvme_queue *queue, struct gp
 		if (!qp)
 			continue;
 		if (!(qp->flags & GPUNVME_QUEUE_LATENCY))
-			return gnv_fail(-EOPNOTSUPP, "this queue keeps no latencies; create it with GPUNVME_QUEUE_LATENCY");
+			return gnv_fail(-EOPNOTSUPP, "this queue keeps no latencies. Create it with GPUNVME_QUEUE_LATENCY");
 		pthread_mutex_lock(&qp->dev->lock);
 		ret = gnv_qp_latency_add(qp, latency.bucket);
 		pthread_mutex_unlock(&qp->dev->lock);

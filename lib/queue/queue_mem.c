@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Memory for the views of a queue over all its devices: mapped to each, and described by a table.
- * Invariant: the table that a description points to never changes while it exists; equal ones are one.
+ * Invariant: the table that a description points to never changes while it exists. Equal tables are one.
  */
 #include <string.h>
 
@@ -9,7 +9,7 @@
 #include "queue/queue.h"
 #include "util/entry.h"
 
-/* Descriptions for all devices; -EINVAL when one of them does not have it mapped. */
+/* Descriptions for all devices. -EINVAL: one of them does not have it mapped. */
 static int describe(const struct gpunvme_queue *queue, const struct gpunvme_mem *mem, struct gpunvme_dbuf *dbuf)
 {
 	uint32_t m;
@@ -20,7 +20,7 @@ static int describe(const struct gpunvme_queue *queue, const struct gpunvme_mem 
 	return ret;
 }
 
-/* Of memory that was unmapped or freed without gpunvme_mem_unmap_queue(). The first device tells. */
+/* Of memory that was unmapped or freed without gpunvme_mem_unmap_queue(). The first device shows that. */
 static bool is_of_nothing(const void *ctx, const struct gnv_table *table)
 {
 	const struct gpunvme_queue *queue = ctx;
@@ -54,7 +54,7 @@ GPUNVME_API int gpunvme_mem_map_queue(struct gpunvme_mem *mem, struct gpunvme_qu
 	return 0;
 }
 
-/* Descriptions of a memory for all devices; they differ, so the first tells. */
+/* Descriptions of a memory for all devices. They differ, so the first identifies the memory. */
 static bool is_of_buffer(const void *dbuf, const struct gnv_table *table)
 {
 	return table->kind == GNV_TABLE_BUFFERS && !memcmp(table->content, dbuf, sizeof(struct gpunvme_dbuf));

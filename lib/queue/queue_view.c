@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A queue as kernels see it: a view of its one pair, or of all pairs as one range of blocks.
- * Invariant: the tables that a view points to never change while they exist; equal ones are one.
+ * Invariant: the tables that a view points to never change while they exist. Equal tables are one.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -27,11 +27,11 @@ static int check_window(const struct gnv_blocks *blocks, struct gpunvme_view *vi
 static int view_pair(struct gnv_qp *qp, const struct gpunvme_view *view, struct gpunvme_dq *dq)
 {
 	return qp ? gnv_qp_view(qp, view, dq)
-		  : gnv_fail(-ESHUTDOWN, "the queue has lost a pair: a device of it was closed, or it is being destroyed; call "
+		  : gnv_fail(-ESHUTDOWN, "the queue has lost a pair: a device of it was closed, or it is being destroyed. Call "
 				      "gpunvme_queue_destroy()");
 }
 
-/* Views of all pairs, in lane memory. */
+/* Views of all pairs, in memory of the threads. */
 static int place_views(struct gpunvme_queue *queue, const struct gpunvme_view *view, uint64_t *lane)
 {
 	const struct gpunvme_view whole = { sizeof(whole), view->flags, 0, 0, 0 };

@@ -10,8 +10,8 @@
 #include "util/thread.h"
 
 #define FIRST_NS (2000 * GNV_NS_PER_MS) /* the kernel has to begin */
-#define LAUNCH_MS 20000u		/* as often as something was rung meanwhile */
-#define SPIN_NS (10 * GNV_NS_PER_MS) /* what has not come by then is late or lost: a look in each millisecond is enough */
+#define LAUNCH_MS 20000u		/* repeated while something was rung meanwhile */
+#define SPIN_NS (10 * GNV_NS_PER_MS) /* a later completion is late or lost: a look in each millisecond is enough */
 #define STOP (~0u) /* as gnv_ring_args.go: end */
 
 struct run {
@@ -19,8 +19,8 @@ struct run {
 	struct gnv_qp *qp;
 	uint32_t nsid;
 	uint64_t prp2;
-	uint32_t sent;	/* atomic while lanes ring; commands, and with each completion seen the CQ's position too */
-	uint32_t asked; /* what it was when the launch asked last */
+	uint32_t sent;	/* atomic while threads ring. Commands, and with each completion seen the CQ's position too */
+	uint32_t asked; /* its value when the launch asked last */
 	uint64_t last;	/* nanoseconds from the doorbell of the last command to its completion */
 	uint64_t *took; /* the same of each that counts, of dev->ringtest.rings */
 	uint32_t taken; /* how many these are */
@@ -28,7 +28,7 @@ struct run {
 	struct gnv_message why;
 };
 
-/* For a ring that is not the question: of the CPU, or the first one. */
+/* For a ring that is not under test: of the CPU, or the first one. */
 static uint64_t patience(const struct run *run)
 {
 	return gnv_max(FIRST_NS, run->qp->dev->ringtest.lost_ns);
@@ -43,7 +43,7 @@ static bool gets_on(void *ctx)
 	return run->asked != before;
 }
 
-/* A lane that hears nothing ends by itself, after the host has given up. */
+/* A thread that gets no command ends by itself, after the host has given up. */
 static void *lane_main(void *arg)
 {
 	struct run *run = arg;
@@ -75,7 +75,7 @@ static void put_command(struct run *run)
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 }
 
-/* The completion of the command sent last. What it says of the block does not matter here. */
+/* See the completion of the command sent last. Its status does not matter here. */
 static int see(struct run *run, uint64_t start, uint64_t limit)
 {
 	struct gnv_qp *qp = run->qp;
@@ -119,10 +119,10 @@ static bool has_rung(const struct run *run)
 }
 
 /*
- * Lanes stop while the kernel moves pages that the GPU maps, for 100 ms and more (Linux kfd_priv.h, PROCESS_RESTORE_TIME_MS). They
- * also stop for a time slice where the GPU has more queues than it runs at once. That says nothing about the mapping, so such a
+ * Threads stop while the kernel moves pages that the GPU maps, for 100 ms and more (Linux kfd_priv.h, PROCESS_RESTORE_TIME_MS).
+ * They also stop for a time slice if the GPU has more queues than it runs at once. That says nothing about the mapping, so such a
  * ring is waited for and does not count.
- * Return: 0 its completion is there; -EBUSY the lane stands still; -ETIMEDOUT it has rung, and the controller does not complete.
+ * Return: 0 its completion is there; -EBUSY the thread stands still; -ETIMEDOUT it has rung, and the controller does not complete.
  */
 static int outlast(struct run *run)
 {
@@ -147,7 +147,7 @@ static int ring_once(struct run *run, uint32_t i)
 	ret = see(run, start, i == 1 ? patience(run) : run->qp->dev->ringtest.lost_ns);
 	if (ret == -ETIMEDOUT)
 		return outlast(run);
-	if (!ret && i > 1) /* the first tells when the kernel began */
+	if (!ret && i > 1) /* the first shows when the kernel began */
 		count_last(run);
 	return ret;
 }
@@ -180,7 +180,7 @@ static int ring_again(struct run *run)
 	return see(run, gnv_clock_ns(), patience(run));
 }
 
-/* As many as the lane has: of fewer the slow ones would be fewer, too. */
+/* As many as by the thread: of fewer the slow ones would be fewer, too. */
 static int ring_by_cpu(struct run *run)
 {
 	char GNV_MMIO *bell = cpu_bell(run);
@@ -256,7 +256,13 @@ static int explain(const struct run *run, int ret, uint64_t by_lane, uint64_t by
 		return gnv_fail(ret, "the controller completed another command than the GPU rang for on queue %u", qid);
 	if (!ret && by_lane > by_cpu + run->qp->dev->ringtest.late_ns)
 		return gnv_fail(-EAGAIN,
-				"one in a hundred doorbells of the GPU was seen after %llu us or more; of the CPU's, after %llu us",
+				"one in a hundred doorbells of the GPU was seen after %llu us or more, and of the CPU after %llu us",
+
+
+
+
+
+
 				(unsigned long long)by_lane / 1000, (unsigned long long)by_cpu / 1000);
 	return ret;
 }
@@ -273,7 +279,7 @@ static int judge(struct run *run, int ret)
 	uint64_t by_lane;
 
 	if (run->launched)
-		return gnv_fail(-EIO, "the lane that tests the doorbells did not run: %s", run->why.text);
+		return gnv_fail(-EIO, "the thread that tests the doorbells did not run: %s", run->why.text);
 	if (ret == -EBUSY && has_rung(run) && see(run, gnv_clock_ns(), 0))
 		ret = -ETIMEDOUT;
 	if (ret == -EBUSY)
@@ -310,7 +316,7 @@ int gnv_ringtest_run(struct gnv_ringtest *test, struct gnv_qp *qp)
 	if (!run.took)
 		return gnv_fail(-ENOMEM, "no memory for the times of %u doorbells", qp->dev->ringtest.rings);
 	ret = run_lane(&run);
-	if (run.launched == -ETIMEDOUT) /* the lane may begin later: it reads there that it is to end */
+	if (run.launched == -ETIMEDOUT) /* the thread may begin later: it reads there that it is to end */
 		gnv_arena_keep(qp->dev->nvme.arena, &test->go);
 	free(run.took);
 	return ret;

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The self-test: a kernel on the lanes reads one block into trusted memory of the host, and once more into memory of the kind
- * that data will lie in. Each was filled with a word of its own, which the lanes have in their caches when the data comes; the
- * second with one that the block does not have. Data that never arrived, arrived elsewhere, or is not seen leaves the fillings.
- * Where the CPU has an address of the second memory it must find filling and data there, too: else that memory is not what the
- * lanes see.
+ * The self-test: a kernel reads one block into trusted memory of the host, and once more into memory of the kind that data will lie
+ * in. Each was filled with a word of its own, which the threads have in their caches when the data comes. The second word does not
+ * occur in the block. Data that never arrived, arrived elsewhere, or is not seen leaves the fillings. If the CPU has an address of
+ * the second memory, it must find filling and data there, too. Otherwise threads see other memory.
  * Invariant: reads only.
  */
 #include "queue/selftest.h"
@@ -31,7 +30,7 @@ static int moved(const struct gnv_qp *qp)
 			qp->qid);
 }
 
-/* What lanes have written is what the CPU reads. */
+/* Check that the CPU reads the words that threads have written. */
 static int check_view(const struct gnv_qp *qp, const struct gpunvme_mem *mem, size_t len, uint32_t fill)
 {
 	const uint32_t *cpu = mem->cpu;
@@ -93,17 +92,17 @@ static int explain(const struct gnv_qp *qp, int ret)
 
 	gnv_qp_state_read(qp, &state);
 	if (ret == -ETIMEDOUT)
-		link = gnv_qp_completion_waits(qp, &state) ? " (the completion is in memory, but the lanes do not see it)" :
+		link = gnv_qp_completion_waits(qp, &state) ? " (the completion is in memory, but the threads do not see it)" :
 							     " (there is no completion: the doorbell, or the command, does not arrive)";
 	if (gnv_condition_of(ret))
 		return gnv_fail(ret, "%s", gnv_condition_of(ret));
 	if (ret > 0 || ret == -ETIMEDOUT)
-		return gnv_fail(ret, "the self-test of queue %u could not read a block: %s%s; GPUNVME_QUEUE_NO_SELFTEST skips it",
+		return gnv_fail(ret, "the self-test of queue %u could not read a block: %s%s. GPUNVME_QUEUE_NO_SELFTEST skips it",
 				qp->qid, gpunvme_strerror(ret), link);
 	return gnv_fail(-EIO, "the self-test of queue %u failed to read the first block: %s", qp->qid, gpunvme_strerror(ret));
 }
 
-/* Run the kernel. `out` is room for its result and for what it saw. */
+/* Run the kernel. `out` has room for its result and for the data that it saw. */
 static int run(struct gnv_qp *qp, struct gnv_selftest_args *args, uint64_t out, size_t len, void *seen,
 	       struct gnv_selftest_result *result)
 {
@@ -139,12 +138,12 @@ static int read_block(struct gnv_qp *qp, const struct gpunvme_dq *dq, const stru
 	if (ret)
 		return ret;
 	ret = run(qp, &args, out.lane, len, seen, &result);
-	if (ret != -ETIMEDOUT) /* a lane that still runs writes there */
+	if (ret != -ETIMEDOUT) /* a thread that still runs writes there */
 		qp->gpu->ops->local_free(qp->gpu, &out, room);
 	if (ret)
 		return ret;
 	if (result.strange)
-		return gnv_fail(-EIO, "the self-test of queue %u: the lanes do not see what was written to their buffer before",
+		return gnv_fail(-EIO, "the self-test of queue %u: the threads do not see earlier writes to their buffer",
 				qp->qid);
 	return result.status ? explain(qp, result.status) : 0;
 }
@@ -163,7 +162,7 @@ static uint32_t unlike(const uint32_t *block, size_t len)
 	return word;
 }
 
-/* Lanes of another queue may write to the block between two reads: what came then is another block's, but all of it came. */
+/* Another queue may write to the block between two reads: then the data is that of another block, but all of it came. */
 static bool is_another(const struct gnv_selftest *test, size_t len, uint32_t fill)
 {
 	const uint32_t *seen = test->seen[1];
@@ -177,7 +176,7 @@ static bool is_another(const struct gnv_selftest *test, size_t len, uint32_t fil
 	return true;
 }
 
-/* What the controller sent, what lies in memory, what the lanes saw. */
+/* Compare the data that the controller sent, the data in memory, and the data that threads saw. */
 static int compare(const struct gnv_selftest *test, const struct gnv_qp *qp, size_t len)
 {
 	const void *sent = gpunvme_mem_ptr(test->mem[0]), *lies = gpunvme_mem_ptr(test->mem[1]);
@@ -189,7 +188,8 @@ static int compare(const struct gnv_selftest *test, const struct gnv_qp *qp, siz
 	if (seen && (there || !lies))
 		return 0;
 	if (there)
-		return gnv_fail(-EIO, "the self-test of queue %u: the data is in memory, but the lanes see what was there before",
+		return gnv_fail(-EIO, "the self-test of queue %u: the data is in memory, but the threads see the bytes that were "
+				      "there before",
 				qp->qid);
 	if (seen)
 		return moved(qp);
@@ -241,7 +241,7 @@ static int read_both(struct gnv_selftest *test, struct gnv_qp *qp, const struct 
 
 	for (turn = 0; turn < TURNS && ret == -EAGAIN; turn++)
 		ret = read_twice(test, qp, dq, len);
-	return ret == -EAGAIN ? -EIO : ret; /* with the sentence of the last turn */
+	return ret == -EAGAIN ? -EIO : ret; /* with the error message of the last turn */
 }
 
 int gnv_selftest_memory(struct gnv_selftest *test, struct gnv_qp *qp, size_t most)

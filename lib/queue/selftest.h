@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* The self-test of a new queue pair: does what the lanes read land where it should, and do they see it? */
+/* The self-test of a new queue pair: does data that threads read land where it should, and do they see it? */
 #ifndef GNV_QUEUE_SELFTEST_H
 #define GNV_QUEUE_SELFTEST_H
 
 #include "queue/qp.h"
 
-/* Its two buffers, and what the lanes saw in each. Zeroed before the first call. */
+/* Its two buffers, and the data that threads saw in each. Zeroed before the first call. */
 struct gnv_selftest {
 	struct gpunvme_mem *mem[2];
 	uint32_t *seen[2];
@@ -20,7 +20,7 @@ struct gnv_selftest {
 int gnv_selftest_run(struct gnv_selftest *test, struct gnv_qp *qp);
 
 /*
- * gnv_selftest_memory() - the same with memory that is mapped already, test->mem[1], and up to @most bytes; it is zeroed again
+ * gnv_selftest_memory() - the same with memory that is mapped already, test->mem[1], and up to @most bytes. It is zeroed again
  * Return: as above.
  */
 int gnv_selftest_memory(struct gnv_selftest *test, struct gnv_qp *qp, size_t most);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Tables of descriptors in memory that is local to lanes. Equal ones are one; none changes while it exists. Any thread may call. */
+/* Tables of descriptors in memory that is local to threads. Equal tables are one. None changes while it exists. Any thread. */
 #ifndef GNV_QUEUE_TABLES_H
 #define GNV_QUEUE_TABLES_H
 
@@ -14,12 +14,12 @@ struct gnv_table {
 	enum gnv_table_kind kind;
 	struct gnv_gpu_range range;
 	size_t bytes;
-	_Alignas(8) unsigned char content[]; /* what was written there */
+	_Alignas(8) unsigned char content[]; /* the descriptors */
 };
 
 struct gnv_tables {
 	struct gpunvme_gpu *gpu;
-	pthread_mutex_t lock; /* protects what follows */
+	pthread_mutex_t lock; /* protects the fields below */
 	struct gnv_table *first;
 	unsigned count, most; /* most: when there are so many it is worth looking for old ones */
 };

@@ -225,7 +225,7 @@ static void test_doorbells(void **state)
 	nowhere = memfd_create("bar0", MFD_CLOEXEC);
 	assert_int_equal(ftruncate(nowhere, 1 << 20), 0);
 	assert_int_equal(examine(uri), 0);
-	finds("db-interop", GPUNVME_VERDICT_LIMIT, "do not arrive in time", "another way");
+	finds("db-interop", GPUNVME_VERDICT_LIMIT, "do not arrive in time", "Another way");
 	finds("db-drm", GPUNVME_VERDICT_LIMIT, "0000:40:00.0", "");
 	finds("db-kfd", GPUNVME_VERDICT_LIMIT, "others may have imported that DMA-BUF", "");
 	finds("placement", GPUNVME_VERDICT_LIMIT, "queues get placement vram+fwd and no better one: a CPU thread rings", "");

@@ -154,7 +154,7 @@ static void test_auto(void **state)
 {
 	(void)state;
 	setenv("GPUNVME_CUDA_LIBRARY", "/nonexistent.so", 1);
-	auto_is(GPUNVME_GPU_HSA, "0000:40:00.0", "auto: the lanes");
+	auto_is(GPUNVME_GPU_HSA, "0000:40:00.0", "auto: the threads");
 	pretend("STANDIN_GPUS", "3");
 	pretend("STANDIN_FAIL", "executable_freeze:1:1009");
 	auto_is(GPUNVME_GPU_HSA, "0000:41:00.0", "auto: not hsa:0: ");

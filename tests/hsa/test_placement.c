@@ -484,7 +484,7 @@ static void with_invalidation(uint32_t flags, bool no_registers, const char *pla
 static void test_invalidates(void **state)
 {
 	(void)state;
-	with_invalidation(0, false, "direct-db", "the lanes see what was there before");
+	with_invalidation(0, false, "direct-db", "the threads see the bytes that were there before");
 	with_invalidation(GPUNVME_QUEUE_INVALIDATE, false, "vram", "were invalidated, and placement vram is tried again: the self-test");
 	with_invalidation(GPUNVME_QUEUE_INVALIDATE, true, "direct-db", "are not invalidated: there are no such registers");
 }
@@ -513,7 +513,7 @@ static void test_data(void **state)
 		data_fails("data does not land where it should");
 		play.lie = 4096;
 		play.late = true;
-		data_fails("the data is in memory, but the lanes see what was there before");
+		data_fails("the data is in memory, but the threads see the bytes that were there before");
 		for (unsigned right = 0; right < 2; right++) {
 			play.apart = true;
 			play.lanes_right = right;

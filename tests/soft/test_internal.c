@@ -130,7 +130,7 @@ static void test_format_meanwhile(void **state)
 	good(gnv_reader_read(&r, 0, &byte, 1));
 	assert_true(gpunvme_dev_admin(dev, &format, NULL, 0, 0, NULL) > 0); /* it need not have succeeded */
 	assert_int_equal(gnv_reader_read(&r, GNV_READER_CHUNK, &byte, 1), -ESTALE);
-	assert_non_null(strstr(gpunvme_errmsg(), "begin again"));
+	assert_non_null(strstr(gpunvme_errmsg(), "Begin again"));
 	gnv_reader_close(&r);
 	good(open_file(dev));
 	good(gpunvme_dev_close(dev));

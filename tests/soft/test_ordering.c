@@ -222,7 +222,7 @@ static void test_crimes(void **state)
 		{ TORN, GPUNVME_ORDERING_CQE16, "after its phase bit" },
 		{ FAIL, GPUNVME_ORDERING_STORE, "fetched in pieces" },
 		{ SKIP, GPUNVME_ORDERING_STORE, "not where it belongs" },
-		{ OLD, GPUNVME_ORDERING_STORE, "before the lane's last store" },
+		{ OLD, GPUNVME_ORDERING_STORE, "before the thread's last store" },
 	};
 	struct gpunvme_ordering l;
 	unsigned i, k;

@@ -91,7 +91,7 @@ static void count_attempts(void *ctx, enum gpunvme_log_level level, const char *
 {
 	(void)ctx;
 	(void)level;
-	if (strstr(text, "; recovering it"))
+	if (strstr(text, ". Recovering it"))
 		__atomic_fetch_add(&t.attempts, 1, __ATOMIC_RELAXED);
 }
 

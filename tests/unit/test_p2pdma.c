@@ -76,7 +76,7 @@ static void test_zen(void **state)
 	put_cpu(0, 6);
 	assert_int_equal(ask(DRIVE), -EXDEV);
 	assert_non_null(strstr(gpunvme_errmsg(), "1022:1566"));
-	assert_non_null(strstr(gpunvme_errmsg(), "; use slots below one switch"));
+	assert_non_null(strstr(gpunvme_errmsg(), ". Use slots below one switch"));
 }
 
 static void test_switch(void **state)
