@@ -697,7 +697,7 @@ static void drives_that_cannot_be_are_refused(void **state)
 		{ "soft:vram:4M?on=cuda:1x", "number of a GPU must follow", -EINVAL },
 		{ "soft:vram:4M?on=cuda:77", "numbered from 0", -ENODEV },
 		{ "soft:vram:4M?on=cuda:0&slice=0", "slice=1 or more", -EINVAL },
-		{ "soft:vram:60000000G?on=cuda:0", "use a smaller size", -ENOMEM },
+		{ "soft:vram:60000000G?on=cuda:0", "Use a smaller size", -ENOMEM },
 	};
 	struct gpunvme_dev *dev;
 	size_t i;

@@ -603,7 +603,7 @@ static void fail_a_kernel(int error, char *page)
 	assert_int_equal(gpu->ops->local_alloc(gpu, 4096, &local), 0);
 	driver->kernel_error = error;
 	assert_int_equal(gpu->ops->launch(gpu, &launch), -EIO);
-	assert_non_null(strstr(gpunvme_errmsg(), "restart the program"));
+	assert_non_null(strstr(gpunvme_errmsg(), "Restart the program"));
 	assert_int_equal(gpu->ops->peek(gpu, &word, local.lane, 4), -EIO);
 	assert_non_null(strstr(gpunvme_errmsg(), "a kernel, this one or an earlier one, failed"));
 	assert_int_equal(gpu->ops->launch(gpu, &launch), -EIO);

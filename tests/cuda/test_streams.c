@@ -401,7 +401,7 @@ static void a_load_that_fails_is_tried_again(void **state)
 	open_other();
 	loading_fails("cuModuleLoadDataEx", 0, 222, -EOPNOTSUPP, "cannot use the library's kernels (CUDA error 222): line 1: not for me");
 	loading_fails("cuModuleLoadDataEx", 0, GNV_CUDA_OUT_OF_MEMORY, -ENOMEM, "cannot use the library's kernels (CUDA error 2)");
-	loading_fails("cuModuleLoadDataEx", 0, GNV_CUDA_ILLEGAL_ADDRESS, -EIO, "restart the program");
+	loading_fails("cuModuleLoadDataEx", 0, GNV_CUDA_ILLEGAL_ADDRESS, -EIO, "Restart the program");
 	loading_fails("cuModuleGetFunction", 1, GNV_CUDA_OUT_OF_MEMORY, -ENOMEM, "gnvk_stream_file: out of memory");
 	streams_wait(&t.streams, s->stream);
 	assert_int_equal(s->transfer->result, 99);

@@ -132,7 +132,7 @@ static void test_nodes(void **state)
 	finds("kernel", GPUNVME_VERDICT_OK, "", ""); /* the mock needs neither */
 	calls.open_errno = ENOENT;
 	assert_int_equal(examine(NULL), -ENODEV);
-	finds("kfd", GPUNVME_VERDICT_FAILED, "does not exist", "load amdgpu");
+	finds("kfd", GPUNVME_VERDICT_FAILED, "does not exist", "Load amdgpu");
 }
 
 static void test_limits(void **state)

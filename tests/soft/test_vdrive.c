@@ -620,7 +620,7 @@ static void drives_that_cannot_be_are_refused(void **state)
 		{ "soft:vram:12x", "named by its size", -EINVAL },
 		{ "soft:vram:1000", "no whole number of blocks", -EINVAL },
 		{ "soft:vram:9000000T", "use a smaller size", -ENOMEM },
-		{ "soft:vram:60000000G", "use a smaller size", -ENOMEM },
+		{ "soft:vram:60000000G", "Use a smaller size", -ENOMEM },
 		{ "soft:vram:1M?ro=1", "leave ro out", -EINVAL },
 		{ "soft:vram:1M?on=gpu", "on=gpu", -EINVAL },
 		{ "soft:vram:1M?on=cpu:2", "threads=", -EINVAL },

@@ -226,7 +226,7 @@ static void data_that_lies_nowhere(void **state)
 	plain(FIEMAP_EXTENT_NOT_ALIGNED);
 	refused(-EOPNOTSUPP, "among the file system's own");
 	plain(1u << 14); /* what later kernels may tell */
-	refused(-EOPNOTSUPP, "unknown here");
+	refused(-EOPNOTSUPP, "unknown flags");
 	plain(FIEMAP_EXTENT_MERGED);
 	assert_int_equal(ask(&(struct gnv_os_mapped){ 0 }), 0);
 	plain(0);

@@ -164,7 +164,7 @@ static void test_refusals(void **state)
 		int ret;
 		const char *says;
 	} table[] = {
-		{ 0, ENOENT, -ENODEV, "load amdgpu" },
+		{ 0, ENOENT, -ENODEV, "Load amdgpu" },
 		{ 0, EACCES, -EACCES, "group render" },
 		{ 0, EPERM, -EACCES, "group render" },
 		{ 0, EMFILE, -EMFILE, "/dev/kfd" },

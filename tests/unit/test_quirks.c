@@ -76,7 +76,7 @@ static void test_malformed(void **state)
 	(void)state;
 	for (i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
 		assert_int_equal(gnv_quirks_look(0x1217, 0x8760, bad[i], &drive), -EINVAL);
-		assert_non_null(strstr(gpunvme_errmsg(), "valid: none,slow-ready,"));
+		assert_non_null(strstr(gpunvme_errmsg(), "Valid: none,slow-ready,"));
 	}
 }
 

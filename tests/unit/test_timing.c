@@ -200,7 +200,7 @@ static void expect_refusal(struct gnv_soft_model model, const char *word)
 static void nonsense_is_refused(void **state)
 {
 	(void)state;
-	expect_refusal((struct gnv_soft_model){ .lat_us = 80, .p99_us = 79 }, "raise it");
+	expect_refusal((struct gnv_soft_model){ .lat_us = 80, .p99_us = 79 }, "Raise it");
 	expect_refusal((struct gnv_soft_model){ .p99_us = 79 }, "needs lat_us");
 	expect_refusal((struct gnv_soft_model){ .lat_us = 80, .seed = 1 }, "without p99_us");
 	made((struct gnv_soft_model){ .lat_us = 80, .p99_us = 80, .seed = 1 });

@@ -359,7 +359,7 @@ static void test_system_held(void **state)
 	put("253:1\n", "class/block/dm-1/dev");
 	used(-EBUSY, "/dev/nvme0n1p1 is held by dm-0. ");
 	put("23 1 253:1 / /boot rw - ext4 /dev/dm-1 rw\n", "proc/self/mountinfo");
-	used(-EBUSY, "runs from it, dm-0 holds /dev/nvme0n1p1 and is mounted on /boot; take");
+	used(-EBUSY, "runs from it, dm-0 holds /dev/nvme0n1p1 and is mounted on /boot. Use");
 }
 
 static void test_held(void **state)
@@ -963,7 +963,7 @@ static void test_lower_without_proc(void **state)
 		begin_exchange(block);
 		exchange.no_proc = true;
 		assert_int_equal(hold_loop(text), -EBUSY);
-		assert_non_null(strstr(text, "mount /proc"));
+		assert_non_null(strstr(text, "Mount /proc"));
 	}
 }
 
