@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Invariant: when a call returns the thread has chosen the same GPU as before, has the same mode of stream capture, and HIP keeps
- * no error of ours. HIP loads a module for the GPU that the thread has chosen, and launches only on that one (clr hip_module.cpp,
+ * no error of ours. HIP loads a module for the GPU that the thread has chosen, and launches only on that GPU (clr hip_module.cpp,
  * ihipModuleLaunchKernel). A call that is not allowed while a stream is captured would end the program's capture.
  */
 #include "os/amd/hip_module.h"
