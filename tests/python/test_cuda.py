@@ -22,7 +22,7 @@ import pytest
 
 import gpunvme
 from conftest import end_soon
-from gpunvme import _cuda, _gpu
+from gpunvme import _cuda, _gpu, _library
 from tensor import CPU, Tensor
 from test_fork import in_child
 
@@ -359,6 +359,8 @@ def test_parts_of_a_long_transfer():
         assert plan.entries[0][:2] == (777, 3) and plan.entries[-1] == (5, size + 3, 1)
         assert sum(length for _, _, length in plan.entries) == size + 1
         assert all(b[:2] == (a[0] + a[2], a[1] + a[2]) for a, b in zip(plan.entries, plan.entries[1:-1]))
+        longest = max(length for _, _, length in plan.entries)
+        assert all(at // longest == (at + length - 1) // longest for at, _, length in plan.entries)
 
 
 def test_many_under_way(drive, gpu, content, monkeypatch):
@@ -635,6 +637,54 @@ def test_driver_refuses(drive, gpu, mock, call, begun):
     while drive._queue._cuda._under_way:
         drive.flush()
     assert drive._queue._cuda._rooms._free == [(0, _cuda.LISTS)]
+
+
+class Library:
+    """The C library, one of whose functions fails as many times."""
+
+    def __init__(self, name, result, times=1):
+        self._name, self._result, self._left = name, result, times
+
+    def __getattr__(self, name):
+        if name != self._name or not self._left:
+            return getattr(_library.lib, name)
+        self._left -= 1
+        return lambda *_: self._result
+
+
+@pytest.mark.parametrize("result", [-errno.ENODEV, -errno.ESHUTDOWN, -errno.ENOMEM])
+def test_no_pairs(drive, gpu, content, monkeypatch, result):
+    """A drive that is lost is an error. Without more pairs the drive's own is used."""
+    array = Array(gpu, 512)
+    monkeypatch.setattr(_cuda, "lib", Library("gpunvme_queue_create_striped", result))
+    if result != -errno.ENOMEM:
+        with pytest.raises(gpunvme.Error) as refused:
+            drive.read_async(array.tensor, 9)
+        assert refused.value.result == result
+    assert drive.read_async(array.tensor, 9).wait() == 512 and (array.bytes() == content[9:521]).all()
+
+
+def test_hole_that_is_not_filled(drive, gpu, mock):
+    """The driver refuses the zeroes. The call raises it, and no later one."""
+    array = Array(gpu, 300)
+    drive.read_async(array.tensor).wait()  # landing memory is made
+    mock.error, mock.skip, mock.most, mock.failed = 2, 0, 1, 0
+    mock.fail = b"cuMemsetD8Async"
+    with pytest.raises(gpunvme.Error):
+        drive._begin_read([(None, 300)], drive._view(array.tensor, True, None), None)
+    mock.fail = None
+    assert drive._begin_read([(None, 300)], drive._view(array.tensor, True, None), None).wait() == 300
+    drive.flush()
+    assert not array.bytes().any()
+
+
+def test_target_that_is_not_put(drive, gpu, monkeypatch):
+    """The error is raised, and the next call tries again."""
+    transfer = drive.read_async(Array(gpu, 512).tensor)
+    monkeypatch.setattr(_cuda, "lib", Library("gpunvme_landing_put", -errno.EIO))
+    with pytest.raises(gpunvme.Error) as refused:
+        transfer.wait()
+    assert refused.value.result == -errno.EIO and transfer.wait() == 512
 
 
 def test_looks_at_results_first(drive, gpu):

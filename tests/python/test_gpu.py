@@ -120,6 +120,16 @@ def test_past_its_memory(drive, memory, kind, why):
         drive.read(Tensor(memory[0] + (32 << 20) - 4, (2,), kind=kind, device=1))
 
 
+@pytest.mark.parametrize("kind, why", [(CUDA, "CUDA driver: invalid argument"), (ROCM, "HIP: invalid argument")])
+def test_writes_nothing_from_past_its_memory(writable, image, content, memory, kind, why):
+    """Whatever the buffer had would go to the drive."""
+    tensor = Tensor(memory[0] + (32 << 20) - 4, (128,), kind=kind, device=1)
+    for call in (writable.write, writable.write_async):
+        with pytest.raises(gpunvme.Error, match=why):
+            call(tensor, 512)
+    assert (numpy.fromfile(image, numpy.uint8) == content).all()
+
+
 def test_no_driver(drive, memory, monkeypatch):
     monkeypatch.setenv("GPUNVME_CUDA_LIBRARY", "/nonexistent.so")
     with pytest.raises(gpunvme.Error, match="/nonexistent.so.*set GPUNVME_CUDA_LIBRARY to its path"):

@@ -14,8 +14,9 @@ import numpy
 import pytest
 
 import gpunvme
-from gpunvme import _cuda, _gpu
+from gpunvme import _cuda, _gpu, _hip
 from tensor import CPU, Tensor
+from test_cuda import Library
 
 ROCM = 10
 BAD = 9000  # the block that cannot be read
@@ -190,6 +191,31 @@ def test_refusals(drive, gpu, monkeypatch):
     with pytest.raises(gpunvme.Error, match="a GPU has streams of its own"):
         drive.stream()
     assert drive.read_async(array.tensor).wait() == 512
+
+
+def test_close_waits_for_the_end_of_kernels(drive, gpu, monkeypatch):
+    """A kernel has stored its last result, and runs yet: its code stays."""
+    drive.read_async(Array(gpu, 512).tensor).wait()
+    busy = [True] * 5
+    monkeypatch.setattr(_gpu.Hip, "busy", lambda *_: bool(busy) and busy.pop())
+    drive.close()
+    assert not busy
+
+
+def test_gpu_that_failed(drive, gpu, monkeypatch):
+    """No result comes. The GPU is asked now and then."""
+    transfer = drive.read_async(Array(gpu, 512).tensor)
+    while drive._queue._cuda.driver.busy(0):
+        pass
+    _cuda.ffi.cast("struct gpunvme_transfer *", transfer._list).result = -errno.EAGAIN
+    monkeypatch.setattr(_hip.HipQueue, "LOOKS", 3)
+    monkeypatch.setattr(_hip, "lib", Library("gpunvme_landing_get_info", -errno.EIO))
+    for _ in range(3):
+        drive._queue.collect()
+    assert transfer._array is None
+    with pytest.raises(gpunvme.Error) as refused:
+        transfer.wait()
+    assert refused.value.result == -errno.EIO
 
 
 @pytest.mark.parametrize("step", ["_enqueue", "_run"])

@@ -197,6 +197,15 @@ def test_in_the_order_of_a_stream(writable, image, content):
     assert (numpy.fromfile(image, numpy.uint8) == content).all()
 
 
+@pytest.mark.parametrize("durable", [False, True])
+def test_durable(writable, durable):
+    """The transfer asks for the media (soft.test_stream: forced_writes_reach_the_drive)."""
+    transfer = writable.write_async(bytes(512), 0, durable=durable)
+    flags = _library.ffi.cast("struct gpunvme_transfer *", transfer._list).flags
+    assert flags == (_library.lib.GPUNVME_TRANSFER_WRITE | (_library.lib.GPUNVME_RW_FUA if durable else 0))
+    assert transfer.wait() == 512
+
+
 def test_writes_what_was_read(writable, image, content):
     """A write of an array waits for the read that fills it, on whichever stream."""
     array = numpy.zeros(1 << 20, numpy.uint8)
