@@ -173,6 +173,29 @@ static void memory_that_threads_cannot_access_is_refused(void **state)
 	free(unknown);
 }
 
+/* What a view of a volume names, and its buffer. */
+static void parts_of_a_volume_are_looked_at(void **state)
+{
+	static struct gpunvme_transfer unknown[64];
+	struct gpunvme_dvol vol = { .head = GPUNVME_HEAD(GPUNVME_KIND_VOLUME, struct gpunvme_dvol), .members = 1, .queues = 1 };
+	struct gpunvme_dvbuf vbuf = { .base = t.pair.dbuf.base, .len = BLOCK, .member = t.pair.dbuf.base };
+	struct gpunvme_run bad = t.run;
+
+	(void)state;
+	bad.dq = NULL;
+	bad.dbuf = NULL;
+	bad.vol = &vol;
+	bad.vbuf = &vbuf;
+	vol.dq = (uintptr_t)unknown;
+	refused(bad, NULL, -EFAULT, "the view of the volume at");
+	vol.dq = t.pair.dbuf.base;
+	vbuf.member = (uintptr_t)unknown;
+	refused(bad, NULL, -EFAULT, "the buffer of the volume at");
+	vbuf.member = t.pair.dbuf.base;
+	vbuf.base = (uintptr_t)unknown;
+	refused(bad, NULL, -EFAULT, "the buffer at");
+}
+
 /* Memory and queues of a second GPU. */
 static void what_another_gpu_has_is_refused(void **state)
 {
@@ -487,6 +510,7 @@ int main(void)
 		CASE(every_kind_of_stream_works),
 		CASE(streams_of_others_are_refused),
 		CASE(memory_that_threads_cannot_access_is_refused),
+		CASE(parts_of_a_volume_are_looked_at),
 		CASE(what_another_gpu_has_is_refused),
 		CASE(a_closed_device_is_refused),
 		CASE(memory_of_the_gpu_lands),

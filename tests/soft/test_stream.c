@@ -17,6 +17,8 @@
 #include <cmocka.h>
 #include <gpunvme/gpunvme.h>
 
+#include "dev/dev.h"
+#include "soft/soft.h"
 #include "soft/streams.h"
 
 #define BLOCK 512u
@@ -281,6 +283,65 @@ static void thousands_run_in_order(void **state)
 	end();
 }
 
+/* A CPU looks while the kernel runs: a wave that has begun has no result of an earlier run. */
+static void old_results_are_gone_when_a_wave_begins(void **state)
+{
+	int64_t last;
+	uint32_t i;
+
+	(void)state;
+	begin("cpu", "?lat_us=10000", 0);
+	for (i = 0; i < 20; i++)
+		set(i, i * BLOCK, i * BLOCK, BLOCK, 0);
+	good(enqueue(20, GPUNVME_RUN_STOP)); /* one wave */
+	while (__atomic_load_n(&item(0)->result, __ATOMIC_ACQUIRE) != BLOCK)
+		usleep(100);
+	last = __atomic_load_n(&item(19)->result, __ATOMIC_ACQUIRE);
+	assert_true(last == -EAGAIN || last == BLOCK);
+	streams_wait(&t.streams, t.stream);
+	assert_int_equal(item(19)->result, BLOCK);
+	end();
+}
+
+static enum gnv_soft_verdict count_forced(void *ctx, uint16_t sqid, const struct gpunvme_sqe *cmd, uint16_t *status, uint32_t *delay_us)
+{
+	(void)status;
+	(void)delay_us;
+	__atomic_fetch_add((uint32_t *)ctx, sqid && cmd->opc == GPUNVME_IO_WRITE && cmd->cdw12 & GPUNVME_RW_FUA, __ATOMIC_RELAXED);
+	return GNV_SOFT_GO;
+}
+
+/* The drive is asked for the media where the transfer says so, whichever way its data goes. */
+static void forced_writes_reach_the_drive(void **state)
+{
+	const struct gpunvme_landing_opts opts = { sizeof(opts), GPUNVME_LANDING_ALWAYS, 1 };
+	struct gpunvme_landing *landing_memory;
+	struct gpunvme_target to;
+	uint32_t forced = 0;
+	const struct gnv_soft_fault fault = { count_forced, &forced };
+
+	(void)state;
+	begin("cpu", "", 0);
+	gnv_soft_set_fault(gnv_dev_soft(t.dev), &fault);
+	set(0, 0, 0, BLOCK, GPUNVME_TRANSFER_WRITE | GPUNVME_FUA);
+	set(1, BLOCK, BLOCK, BLOCK, GPUNVME_TRANSFER_WRITE);
+	run(2, 0);
+	assert_int_equal(__atomic_load_n(&forced, __ATOMIC_RELAXED), 1);
+	good(gpunvme_landing_create(t.gpu, t.dev, &opts, &landing_memory));
+	good(gpunvme_landing_get(landing_memory, t.data + 1, BUFFER - 1, 0, &to));
+	t.run.dbuf = NULL;
+	t.run.target = &to;
+	run(2, 0);
+	assert_int_equal(__atomic_load_n(&forced, __ATOMIC_RELAXED), 2);
+	assert_int_equal(item(0)->result, BLOCK);
+	assert_int_equal(item(1)->result, BLOCK);
+	good(gpunvme_landing_put(&to));
+	good(gpunvme_landing_destroy(landing_memory));
+	t.run.target = NULL;
+	t.run.dbuf = &t.dbuf;
+	end();
+}
+
 static void the_default_stream_works(void **state)
 {
 	void *own;
@@ -369,7 +430,7 @@ static void the_first_failure_is_reported(void **state)
 
 /* ---- Files ---- */
 
-/* Places of 20 blocks anywhere on the drive; every fifth is a hole, every third has one at its end. */
+/* Places of 20 blocks anywhere on the drive; every fifth is a hole, every third has one at its end. The file ends within a block. */
 #define RUN 20u
 #define FILE_BYTES (EXTENTS * RUN * BLOCK - 333)
 
@@ -381,7 +442,7 @@ static struct gpunvme_dfile make_file(void)
 
 	memset(want, 0, sizeof(want));
 	for (i = 0; i < EXTENTS; i++) {
-		const uint64_t lba = 64 + i * 37 % EXTENTS * (RUN + 3), blocks = i % 3 ? RUN : RUN - 7;
+		const uint64_t lba = 64 + i * 37 % EXTENTS * (RUN + 3), blocks = i % 3 == 1 ? RUN - 7 : RUN;
 
 		if (i % 5 == 3)
 			continue;
@@ -1031,6 +1092,33 @@ static void a_failed_read_of_a_file_is_never_data(void **state)
 	fail_reads(all, FAULTS / 5, 1);
 	assert_int_equal(landing_info().retired, 0);
 	end_landing();
+}
+
+/* Of several parts, a later one succeeds: the transfer has failed all the same. */
+static void a_failed_part_fails_the_transfer(void **state)
+{
+	struct gpunvme_dev *devs[2];
+	struct gpunvme_queue *vol;
+	struct gpunvme_dvol dvol;
+	const uint64_t bytes = 900u << 10;
+	uint32_t i;
+
+	(void)state;
+	begin("cpu:4", "?fault=status:0x281:op=read:lba=6000", 0);
+	begin_landing(3);
+	for (i = 0; i < 3; i++) /* the block is in the first part, in the second, and in the last */
+		set(i, (6000 - i * 890) * BLOCK, i * bytes, bytes, 0);
+	run(3, 0);
+	for (i = 0; i < 3; i++) {
+		assert_int_equal(item(i)->result, -EIO);
+		assert_int_equal(item(i)->status & GPUNVME_ST_CODE, 0x281);
+	}
+	end_landing();
+	begin_volume("cpu:4", "?fault=status:0x281:op=read:lba=6000", 0, devs, 2, 1, &vol, &dvol);
+	set(0, 2 * 6000 * BLOCK, 0, bytes, 0);
+	run(1, 0);
+	assert_int_equal(item(0)->result, -EIO);
+	end_volume(devs, 2, vol);
 }
 
 /* Of a volume, one of whose drives fails. */
@@ -1688,6 +1776,8 @@ int main(void)
 		cmocka_unit_test(lists_are_read_when_the_stream_gets_there),
 		cmocka_unit_test(results_are_seen_by_what_follows),
 		cmocka_unit_test(thousands_run_in_order),
+		cmocka_unit_test(old_results_are_gone_when_a_wave_begins),
+		cmocka_unit_test(forced_writes_reach_the_drive),
 		cmocka_unit_test(the_default_stream_works),
 		cmocka_unit_test(each_transfer_has_its_own_result),
 		cmocka_unit_test(a_list_stops_at_its_first_failure),
@@ -1709,6 +1799,7 @@ int main(void)
 		cmocka_unit_test(a_failed_read_is_never_data),
 		cmocka_unit_test(a_failed_read_never_lands),
 		cmocka_unit_test(a_failed_read_of_a_file_is_never_data),
+		cmocka_unit_test(a_failed_part_fails_the_transfer),
 		cmocka_unit_test(a_failed_read_of_a_volume_is_never_data),
 		cmocka_unit_test(a_drive_that_dies_retires_slots),
 		cmocka_unit_test(a_drive_that_dies_ends_the_list),
