@@ -147,13 +147,8 @@ static void memory_of_a_pool_holds_data(void **state)
 
 	(void)state;
 	good(gpunvme_gpu_open("cuda:0", NULL, &gpu));
-	good(gpu->ops->mem_alloc(gpu, 0, LEN, &bytes));
-	if (bytes.lane % 4096) { /* pools align to less */
-		gpu->ops->mem_free(gpu, &bytes);
-		gpunvme_gpu_close(gpu);
-		skip();
-	}
-	open_lent(&r, LENT, bytes.lane);
+	good(gpu->ops->mem_alloc(gpu, 0, LEN + 4096, &bytes)); /* pools align to less than pages */
+	open_lent(&r, LENT, (bytes.lane + 4095) & ~4095ull);
 	write_and_read_there(&r);
 	close_rig(&r);
 	gpu->ops->mem_free(gpu, &bytes);
