@@ -206,7 +206,7 @@ static void files_of_another_device_are_refused(void **state)
 	end();
 }
 
-static struct gpunvme_pagecache_state state_of_pages;
+static struct gpunvme_cache_state state_of_pages;
 static struct gpunvme_dmember member;
 static uint64_t table[1], frame[3], bytes[512];
 static struct gpunvme_dpages pages;
@@ -224,7 +224,7 @@ static const struct gpunvme_writable_volume writable_volume = { &vol, &pages };
 
 static void make_pages(uint32_t kind, uint32_t flags)
 {
-	uint32_t of = kind & ~(uint32_t)GPUNVME_KIND_AHEAD;
+	uint32_t of = kind & ~(uint32_t)GPUNVME_KIND_PREFETCH;
 
 	memset(table, 0, sizeof(table));
 	memset(frame, 0, sizeof(frame));
@@ -284,7 +284,7 @@ static void caches_over_another_source_are_refused(void **state)
 			LOADS(-GPUNVME_EINVAL, &cached_volume);
 			STORES(-GPUNVME_EINVAL, &writable_volume);
 		}
-		make_pages(kind[i] | GPUNVME_KIND_AHEAD, 0);
+		make_pages(kind[i] | GPUNVME_KIND_PREFETCH, 0);
 		if (i != 0)
 			PREFETCHES(-GPUNVME_EINVAL, &prefetch_queue);
 		if (i != 1)
@@ -300,7 +300,7 @@ static void caches_over_another_source_are_refused(void **state)
 	make_pages(pages_of, 0);                                                                                                   \
 	PREFETCHES(-GPUNVME_EINVAL, &prefetch_##of);                                                                               \
 	STORES(-GPUNVME_EROFS, &writable_##of);                                                                                    \
-	make_pages((pages_of) | GPUNVME_KIND_AHEAD, 0);                                                                            \
+	make_pages((pages_of) | GPUNVME_KIND_PREFETCH, 0);                                                                            \
 	LOADS(-GPUNVME_EINVAL, &cached_##of);                                                                                      \
 	STORES(-GPUNVME_EINVAL, &writable_##of)
 
@@ -342,7 +342,7 @@ static void views_that_cannot_write_are_refused(void **state)
 	make_pages(pages_of, GPUNVME_DPAGES_WRITABLE);                                                                             \
 	LOADS(-GPUNVME_EXDEV, &cached_##of);                                                                                       \
 	LOADS(-GPUNVME_EXDEV, &writable_##of);                                                                                     \
-	make_pages((pages_of) | GPUNVME_KIND_AHEAD, 0);                                                                            \
+	make_pages((pages_of) | GPUNVME_KIND_PREFETCH, 0);                                                                            \
 	PREFETCHES(-GPUNVME_EXDEV, &prefetch_##of)
 
 static void caches_of_another_device_are_refused(void **state)
@@ -371,7 +371,7 @@ static void caches_of_another_device_are_refused(void **state)
 		IS(-GPUNVME_ERANGE, gpunvme_array_store_range(&writable_##of, 1, index[at], 8, &value));                           \
 		IS(-GPUNVME_ERANGE, gpunvme_page_get(&cached_##of, index[at], &page));                                             \
 	}                                                                                                                          \
-	make_pages((pages_of) | GPUNVME_KIND_AHEAD, 0);                                                                            \
+	make_pages((pages_of) | GPUNVME_KIND_PREFETCH, 0);                                                                            \
 	for (at = 0; at < sizeof(index) / sizeof(index[0]); at++) {                                                                \
 		IS(-GPUNVME_ERANGE, gpunvme_array_load(&prefetch_##of, index[at], 8, &value));                                     \
 		IS(-GPUNVME_ERANGE, gpunvme_array_load_range(&prefetch_##of, 1, index[at], 8, &value));                            \

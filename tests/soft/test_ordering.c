@@ -301,10 +301,10 @@ static void test_flags(void **state)
 /* A program of an older library, which knew fewer tests, and one of a newer library, which knows more. */
 static void test_other_versions(void **state)
 {
-	struct gpunvme_litmus_opts opts = GPUNVME_LITMUS_OPTS_INIT;
-	const size_t head = offsetof(struct gpunvme_litmus, test), each = sizeof(struct gpunvme_litmus_result);
-	const uint32_t rooms[] = { 0, 1, GPUNVME_LITMUS_TESTS - 1, GPUNVME_LITMUS_TESTS, GPUNVME_LITMUS_TESTS + 1 };
-	unsigned char *p = malloc(head + (GPUNVME_LITMUS_TESTS + 2) * each);
+	struct gpunvme_ordering_opts opts = GPUNVME_ORDERING_OPTS_INIT;
+	const size_t head = offsetof(struct gpunvme_ordering, test), each = sizeof(struct gpunvme_ordering_result);
+	const uint32_t rooms[] = { 0, 1, GPUNVME_ORDERING_TESTS - 1, GPUNVME_ORDERING_TESTS, GPUNVME_ORDERING_TESTS + 1 };
+	unsigned char *p = malloc(head + (GPUNVME_ORDERING_TESTS + 2) * each);
 	struct gpunvme_dev *dev;
 	struct gpunvme_gpu *gpu;
 	size_t i;
@@ -314,14 +314,14 @@ static void test_other_versions(void **state)
 	open_disk(&dev, &gpu);
 	opts.commands = 64;
 	for (i = 0; i < sizeof(rooms) / sizeof(rooms[0]); i++) {
-		struct gpunvme_litmus *l = (void *)p;
-		const uint32_t filled = rooms[i] < GPUNVME_LITMUS_TESTS ? rooms[i] : GPUNVME_LITMUS_TESTS;
+		struct gpunvme_ordering *l = (void *)p;
+		const uint32_t filled = rooms[i] < GPUNVME_ORDERING_TESTS ? rooms[i] : GPUNVME_ORDERING_TESTS;
 
-		memset(p, 0xee, head + (GPUNVME_LITMUS_TESTS + 2) * each);
+		memset(p, 0xee, head + (GPUNVME_ORDERING_TESTS + 2) * each);
 		l->size = head + rooms[i] * each;
 		l->stride = (uint32_t)each;
 		l->tests = rooms[i];
-		assert_int_equal(gpunvme_gpu_litmus(dev, gpu, &opts, l), 0);
+		assert_int_equal(gpunvme_gpu_ordering_test(dev, gpu, &opts, l), 0);
 		assert_int_equal(l->tests, filled);
 		if (filled)
 			assert_string_equal(l->test[0].name, "order");
