@@ -50,7 +50,7 @@ static int check_pages(const struct gnv_cached *entry, uintptr_t to)
 		return gnv_fail(-ERANGE, "gpunvme_mem_get: the memory leaves its allocation of %zu bytes", alloc->len);
 	if (entry->from >= alloc->base && entry->to <= alloc->base + alloc->len)
 		return 0;
-	return gnv_fail(-EOPNOTSUPP, "gpunvme_mem_get: other allocations of the GPU may have a part of the first or last page; allocate "
+	return gnv_fail(-EOPNOTSUPP, "gpunvme_mem_get: other allocations of the GPU may have a part of the first or last page. Allocate "
 				     "whole pages of the CPU");
 }
 

@@ -14,7 +14,7 @@
  * gnv_vram_alloc() - memory of the GPU at a PCI address. Only libdrm zeroes it
  * @how:    GPUNVME_MEM_HIP or GPUNVME_MEM_DRM
  * @kfd_id: KFD's number of the GPU
- * @bytes:  filled; its cookie is for gnv_vram_free(). The CPU's address is that of its DMA-BUF, NULL where the kernel offers none.
+ * @bytes:  filled. Its cookie is for gnv_vram_free(). The CPU's address is that of its DMA-BUF, NULL where the kernel offers none.
  * Return: 0; -ENODEV, -EACCES the library or the GPU is not there; -EOPNOTSUPP it is too old, or has another address space than the
  * threads; -ENOMEM, -EIO. gnv_fail() has the error message.
  */

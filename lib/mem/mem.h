@@ -115,7 +115,7 @@ static inline uint32_t gnv_mem_flags_for(const struct gnv_space *space)
 
 /*
  * gnv_mem_host_alloc() - anonymous memory of this process, zeroed, locked where possible, MADV_DONTFORK
- * @flags: enum gpunvme_mem_flags; with GPUNVME_MEM_SHARED it has a descriptor
+ * @flags: enum gpunvme_mem_flags. With GPUNVME_MEM_SHARED it has a descriptor
  * @log: gets a line when there are no huge pages. If locking fails, mem->locked is false, and the owner logs it once
  * Return: 0, -EINVAL, -ENOMEM, -EMFILE.
  */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The host side of the ordering tests (the threads' side is gpu/kernels/ordering.h). Each has a queue pair of its own. Launches go in
- * pieces so that no kernel runs long. If a completion is missing, a search finds the broken link of the chain.
+ * The host side of the ordering tests. The threads' side is gpu/kernels/ordering.h. Each test has a queue pair of its own. Launches
+ * go in pieces so that no kernel runs long. If a completion is missing, a search finds the broken link of the chain.
  * Invariant: the queue is deleted before its buffer goes, as a failed test leaves commands in flight.
  */
 #include <gpunvme/gpu.h>

@@ -18,7 +18,7 @@
  * gnv_probe_run() - let a helper process ring the doorbell of a queue
  * The queue has doubtful doorbells, exists on the controller, and is unused. Call it with queues_lock held.
  * The result is kept for each GPU and way while the device is open.
- * @test: zeroed; afterwards as after gnv_ringtest_run()
+ * @test: zeroed. Afterwards as after gnv_ringtest_run()
  * @used: set to true if the queue has taken a command
  * Return: 0: the doorbell works, or there is no result, which is logged; -ENXIO: GPUs must not ring doorbells in this way, which is
  * logged; another negative errno: the queue must end, gnv_fail() has the error message.

@@ -178,8 +178,8 @@ int gnv_qp_create(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, const struct
 	if (dev->nvme.port->space->by_fd)
 		__atomic_store_n(&gpu->data_by_fd, true, __ATOMIC_RELAXED);
 	if (gpu->stale_reads && dev->nvme.port->remote && !(opts->flags & GPUNVME_QUEUE_VRAM))
-		gnv_log(&dev->nvme.log, GPUNVME_LOG_INFO, "placement vram is not tried: controllers may read old lines of this GPU's memory; "
-			"where gpunvme ordering-test --vram passes ask for it by GPUNVME_QUEUE_VRAM");
+		gnv_log(&dev->nvme.log, GPUNVME_LOG_INFO, "placement vram is not tried: controllers may read old lines of this GPU's memory. "
+			"If gpunvme ordering-test --vram passes, ask for it by GPUNVME_QUEUE_VRAM");
 	if (opts->flags & GPUNVME_QUEUE_CMB && !(opts->flags & GPUNVME_QUEUE_NO_SELFTEST))
 		return place_with_cmb(dev, gpu, opts, out);
 	return place_queue(dev, gpu, opts, out);

@@ -198,7 +198,7 @@ void gnv_queue_quiet(struct gpunvme_queue *queue)
 static int check_opts(const struct gpunvme_queue_opts *opts, const struct gpunvme_gpu *gpu)
 {
 	if (opts->flags & GPUNVME_QUEUE_COMPLETION_THREAD && gpu->info.kind != GPUNVME_GPU_CPU)
-		return gnv_fail(-EOPNOTSUPP, "a completion thread is for threads of the CPU; on %s use GPUNVME_QUEUE_POLLED, and call "
+		return gnv_fail(-EOPNOTSUPP, "a completion thread is for threads of the CPU. On %s use GPUNVME_QUEUE_POLLED, and call "
 				"gpunvme_poll_queue() in a kernel", gpu->info.name);
 	if (opts->stripe && !gnv_is_pow2(opts->stripe))
 		return gnv_fail(-EINVAL, "a stripe of %u blocks is not possible: use a power of two", opts->stripe);

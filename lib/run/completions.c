@@ -102,7 +102,7 @@ int gnv_completions_start(uint32_t most, gnv_completions_fn *views, void *ctx, s
 		return 0;
 	}
 	destroy(c);
-	return gnv_fail(ret, "no completion thread; the limit of threads is reached (ulimit -u)");
+	return gnv_fail(ret, "no completion thread: the limit of threads is reached (ulimit -u)");
 }
 
 /* With the lock held. */

@@ -11,7 +11,7 @@
 #include "util/opts.h"
 
 #define CMDS_MAX (16u << 20)
-#define REFUSED_PER_MS 100u /* of one lane; a GPU is faster */
+#define REFUSED_PER_MS 100u /* of one thread. A GPU is faster */
 #define LANES_AT_ONCE 1024u /* of any GPU, at least */
 
 static bool knows(uint32_t op)
@@ -25,7 +25,7 @@ static int check_counts(const struct gpunvme_commands *list, uint32_t queues)
 	if (!queues || !list->lanes || !list->each || !list->cmd)
 		return gnv_fail(-EINVAL, "gpunvme_run_commands: no queue, or no command");
 	if (list->lanes > GNV_RUN_LANES_MAX || (uint64_t)list->lanes * list->each > CMDS_MAX)
-		return gnv_fail(-EINVAL, "%u lanes with %u commands each are too many for a list: use %u lanes and %u commands or less",
+		return gnv_fail(-EINVAL, "%u threads with %u commands each are too many for a list: use %u threads and %u commands or less",
 				list->lanes, list->each, GNV_RUN_LANES_MAX, CMDS_MAX);
 	return 0;
 }
@@ -43,7 +43,7 @@ static int check(const struct gpunvme_command *cmd, const struct gpunvme_command
 	return 0;
 }
 
-/* What the caller has may change meanwhile; what goes to the lanes was checked. */
+/* The caller may change its list meanwhile. Threads get a checked copy. */
 static struct gpunvme_command *copy_cmds(const struct gpunvme_commands *list)
 {
 	const size_t count = (size_t)list->lanes * list->each;

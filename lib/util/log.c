@@ -35,7 +35,7 @@ size_t gnv_cause_len(const char *text)
 {
 	size_t len = 0;
 
-	while (text[len] && !((text[len] == '.' || text[len] == ';') && text[len + 1] == ' '))
+	while (text[len] && !(text[len] == '.' && text[len + 1] == ' '))
 		len++;
 	return len;
 }

@@ -27,7 +27,7 @@ struct gnv_message {
 /* The thread's error message of now. */
 struct gnv_message gnv_message(void);
 
-/* Bytes of the cause in an error message: up to its remedy, which begins after ". " or "; ", if it has one. */
+/* Bytes of the cause in an error message: up to its remedy, which begins after ". ", if it has one. */
 size_t gnv_cause_len(const char *text);
 
 /* A name that others chose, without the characters that terminals obey. Return: @text. */

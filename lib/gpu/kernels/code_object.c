@@ -63,7 +63,7 @@ static int explain(const char *gfx, size_t len)
 			strcat(strcat(list, i ? " " : ""), o.gfx);
 	if (!i)
 		return gnv_fail(-EOPNOTSUPP,
-				"this build of the library has no code for GPUs: it was built without clang 19 and lld 19; install "
+				"this build of the library has no code for GPUs: it was built without clang 19 and lld 19. Install "
 				"them and build it again");
 	return gnv_fail(-EOPNOTSUPP, "this build of the library has no code for %.*s, only for %s: build it with -DGPUNVME_GFX=%.*s",
 			(int)len, gfx, list, (int)len, gfx);

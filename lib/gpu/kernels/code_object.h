@@ -15,7 +15,7 @@ struct gnv_code_object {
 	size_t len;
 };
 
-/* Name of each kernel's symbol, by enum gnv_kernel; that of its descriptor ends in ".kd". */
+/* Name of each kernel's symbol, by enum gnv_kernel. That of its descriptor ends in ".kd". */
 extern const char *const gnv_kernel_names[];
 
 /* gnv_code_object_at() - get a code object by its index. Return: 0; -ENOENT after the last. */
@@ -23,8 +23,8 @@ int gnv_code_object_at(unsigned index, struct gnv_code_object *object);
 
 /*
  * gnv_code_object_find() - the code for one GPU: its own, else that of its family
- * @gfx:    name of the GPU, as in "gfx90a" or "amdgcn-amd-amdhsa--gfx90a:sramecc+:xnack-"; only the middle matters
- * @object: set on success; constant memory of the library
+ * @gfx:    name of the GPU, as in "gfx90a" or "amdgcn-amd-amdhsa--gfx90a:sramecc+:xnack-". Only the middle matters
+ * @object: set on success. Constant memory of the library
  * Return: 0; -EOPNOTSUPP with a sentence that says which GPUs this build has code for and how to get others.
  */
 int gnv_code_object_find(const char *gfx, struct gnv_code_object *object);

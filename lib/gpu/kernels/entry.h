@@ -30,7 +30,7 @@
 	GNVK_ENTRY(name)                                                                                                           \
 	GNVK_FN void run_##name(const struct gnv_##name##_args *a)
 
-/* Memory of the threads; plain accesses, which may hit caches. */
+/* Memory of the threads. Plain accesses, which may hit caches. */
 #if defined(GNVD_AMD)
 #define GNVK_GLOBAL __attribute__((address_space(1)))
 #else

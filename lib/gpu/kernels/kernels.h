@@ -3,9 +3,9 @@
  * The library's own kernels: their names and arguments, for the host and for the lanes. What they do is in kernels.c
  * and stream.h.
  *
- * Kernel NAME takes one struct gnv_NAME_args by value and is the symbol gnvk_NAME in every code object; for CPU lanes it is a
- * function that gpunvme_cpu_launch() takes. Arguments are plain data of fixed layout that begins on 8 bytes;
- * addresses in them are those of the lanes. What a kernel writes for the host is complete when the kernel has ended. On AMD GPUs
+ * Kernel NAME takes one struct gnv_NAME_args by value and is the symbol gnvk_NAME in every code object. For CPU threads it is a
+ * function that gpunvme_cpu_launch() takes. Arguments are plain data of fixed layout that begins on 8 bytes.
+ * Addresses in them are those of the threads. What a kernel writes for the host is complete when the kernel has ended. On AMD GPUs
  * kernels use no stack, no local memory and no hidden arguments, and a group has at most GNV_KERNEL_GROUP lanes.
  */
 #ifndef GNV_GPU_KERNELS_KERNELS_H
@@ -49,8 +49,8 @@ struct gnv_fill_args {
 };
 
 /*
- * One lane: touch every word of the buffer, which the host filled with `fill`, so that its lines are in the caches; read blocks
- * into it; store what the lane sees then.
+ * One lane: touch every word of the buffer, which the host filled with `fill`, so that its lines are in the caches. Read blocks
+ * into it. Store what the thread sees then.
  */
 struct gnv_selftest_args {
 	struct gpunvme_dq dq;
@@ -163,7 +163,7 @@ struct gnv_ordering_args {
 	uint32_t batch; /* at most so many in flight: 1 to 32, and less than the SQ has */
 	uint32_t mode;
 	uint32_t fill; /* a word unlike the first and the last of the block */
-	uint32_t first, last; /* of the block; where it is compared */
+	uint32_t first, last; /* of the block. Where it is compared */
 };
 
 enum gnv_ordering_fault {
@@ -183,7 +183,7 @@ struct gnv_ordering_result {
 	uint64_t at;      /* position of the completion with the fault that ended the test */
 	uint64_t worst;   /* ticks from the doorbell to a completion */
 	uint64_t total;
-	uint32_t fault;   /* enum gnv_ordering_fault that ended the test; LATE and TORN are counted and do not */
+	uint32_t fault;   /* enum gnv_ordering_fault that ended the test. LATE and TORN are counted and do not */
 	uint32_t seen[4]; /* the completion of the first fault */
 	uint32_t count[GNV_ORDERING_FAULTS];
 };
@@ -202,7 +202,7 @@ struct gnv_peek_args {
 struct gnv_stream_list {
 	uint64_t at; /* array of struct gpunvme_transfer */
 	uint32_t count;
-	uint32_t flags; /* enum gpunvme_run_flags; of GPUNVME_RUN_STOP there is one wave */
+	uint32_t flags; /* enum gpunvme_run_flags. Of GPUNVME_RUN_STOP there is one wave */
 };
 
 /*
@@ -212,7 +212,7 @@ struct gnv_stream_list {
  */
 struct gnv_stream_target {
 	uint64_t at;    /* address of the memory */
-	uint64_t len;   /* its bytes; 0: transfers are of the buffer */
+	uint64_t len;   /* its bytes. 0: transfers are of the buffer */
 	uint64_t turns; /* 0: the memory is a part of the buffer */
 	uint64_t slot_bytes;
 	uint64_t file_bytes; /* of a file, whose view ends with a whole block then */
@@ -234,7 +234,7 @@ struct gnv_stream_file_args {
 	struct gpunvme_dfile file;
 	struct gnv_stream_list list;
 	struct gnv_stream_target target;
-	uint64_t bounce; /* offset of one block for each lane; ~0: none */
+	uint64_t bounce; /* offset of one block for each thread. ~0: none */
 };
 
 struct gnv_stream_volume_args {

@@ -29,7 +29,7 @@ GNVK_FN uint32_t ordering_round(const struct gnv_ordering_args *a, uint64_t pos)
 	return a->mode & GNV_ORDERING_COMPARE ? (uint32_t)(pos >> (a->dq.sq_shift - 1)) : 0;
 }
 
-/* Where command `pos` has its data: the two pages of a slot take turns; of comparisons each has one. */
+/* Where command `pos` has its data: the two pages of a slot take turns. Of comparisons each has one. */
 GNVK_FN uint64_t ordering_page(const struct gnv_ordering_args *a, uint64_t pos)
 {
 	uint64_t slot = pos & ((1ull << a->dq.sq_shift) - 1), lap = pos >> a->dq.sq_shift;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The library's kernels as PTX, the text that the driver of an NVIDIA GPU compiles; embedded when the library was built. */
+/* The library's kernels as PTX, the text that the driver of an NVIDIA GPU compiles. Embedded when the library was built. */
 #ifndef GNV_GPU_KERNELS_PTX_H
 #define GNV_GPU_KERNELS_PTX_H
 

@@ -110,7 +110,7 @@ GNVK_FN uint32_t stream_shift(const struct gpunvme_dq *dq, const struct stream_t
 	return shift;
 }
 
-/* All lanes come; a length of GPUNVME_NO_TRANSFER is none. */
+/* All lanes come. A length of GPUNVME_NO_TRANSFER is none. */
 GNVK_FN int stream_piece(const struct stream_source *s, struct gpunvme_cursor *cur, uint64_t offset, uint64_t pos, uint64_t len,
 			 uint32_t op)
 {
