@@ -24,9 +24,9 @@
  *   hmb        MiB of host memory for a drive that requests memory to work in. 64 when absent, 0: none. No other device has access
  * Keys of pci:
  *
- *   port       auto, iommufd or type1: the interface of VFIO. auto takes what the machine has. It never takes noiommu:
+ *   port       auto, iommufd, type1 or noiommu: the interface of VFIO. auto takes what the machine has, but never noiommu:
  *              without an IOMMU the drive can overwrite any memory (Linux 7.3, buffers of GPUNVME_MEM_HUGE, 2 MiB at most)
- *   unsafe-vram  1: type1 maps GPU memory by its present addresses. If the GPU's driver moves it, the drive writes to a stranger's
+ *   unsafe-vram  1: type1 maps GPU memory by its present addresses. If the GPU's driver moves it, the drive writes to other memory
  * Keys of vfio-user:
  *
  *   timeout    ms that a reply of the server may take. 10,000 when absent

@@ -52,7 +52,7 @@ GPUNVME_STATIC_ASSERT(sizeof(struct gpunvme_head) == 12, "head layout");
 #define GPUNVME_EIO 5               /* an NVMe command failed. The transfer has its status (run.h) */
 #define GPUNVME_EAGAIN 11           /* the queue is full: try again after a poll */
 #define GPUNVME_EBUSY 16            /* still owned by the device */
-#define GPUNVME_EXDEV 18            /* the handle belongs to another queue */
+#define GPUNVME_EXDEV 18            /* a handle, file or cache of another queue or device */
 #define GPUNVME_ENODEV 19           /* the controller is gone */
 #define GPUNVME_EINVAL 22           /* bad argument: no bytes, parts of blocks, unaligned buffer, unknown flag, another kind */
 #define GPUNVME_EROFS 30            /* a write through a read-only view */
@@ -351,7 +351,7 @@ GPUNVME_STATIC_ASSERT(offsetof(struct gpunvme_dfiles, table) == 40, "dfiles layo
 struct gpunvme_cursor {
 	const struct gpunvme_dq *dq;      /* set by the thread: the queue that moves the blocks */
 	const struct gpunvme_dfile *file; /* set by the thread */
-	uint64_t bounce;                  /* set by the thread: offset of a block of the buffer that no other thread uses */
+	uint64_t bounce;                  /* set by the thread: offset of a block of the buffer that nothing else uses */
 	uint64_t done;                    /* bytes that the last call has moved */
 	uint32_t extent;                  /* 0 at first. Then the extent where the last call ended, and the next one begins to look */
 	uint32_t reserved;

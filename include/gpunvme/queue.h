@@ -40,9 +40,9 @@ enum gpunvme_queue_flags {
 	GPUNVME_QUEUE_CMB = 1u << 10,        /* the SQ in the drive's own memory (gpunvme_dev_info.cmb), unless that makes reads
 					     clearly slower. With GPUNVME_QUEUE_NO_SELFTEST always */
 	/*
-	 * A thread of the library takes the completions of all pairs, so threads may submit and end. It goes on after a recovery, and
-	 * ends in gpunvme_queue_destroy(). Includes GPUNVME_QUEUE_POLLED. Only for CPU threads: on a GPU, make the queue with
-	 * GPUNVME_QUEUE_POLLED, and let one wave of a kernel of the program call gpunvme_poll_queue().
+	 * A thread of the library takes the completions of all pairs, so threads may submit and end. It goes on after a recovery. It
+	 * ends in gpunvme_queue_destroy(), or when a device of the queue is closed. Includes GPUNVME_QUEUE_POLLED. Only for CPU
+	 * threads: on a GPU, make the queue with GPUNVME_QUEUE_POLLED, and let one wave of a kernel call gpunvme_poll_queue().
 	 */
 	GPUNVME_QUEUE_COMPLETION_THREAD = 1u << 11,
 };

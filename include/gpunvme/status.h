@@ -50,8 +50,9 @@ GPUNVME_API const char *gpunvme_strerror(int ret);
  * gpunvme_errmsg() - get the error message of the last failure on this thread
  *
  * gpunvme_strerror() knows only the number. This message names cause and remedy: the file, the option, the limit. Every host
- * function of this library that returns an error sets it. Functions that succeed do not change it. Any thread may call it.
- * Return: a string, valid until the next failure on this thread or until the thread ends. Empty if nothing has failed yet.
+ * function of this library that returns an error sets it. As with errno, functions that succeed may change it. Any thread may call
+ * it.
+ * Return: a string, valid until the next call of this library on this thread, or until the thread ends.
  */
 GPUNVME_API const char *gpunvme_errmsg(void);
 

@@ -39,7 +39,7 @@ static uintptr_t last_page(const struct gnv_alloc *alloc, size_t page)
 	return alloc->exact ? end & ~(page - 1) : gnv_align_up(end, page);
 }
 
-/* Are all bytes, @to the end, in whole pages of the allocation, where others may have the rest of a page? */
+/* Are all bytes up to @to in whole pages of the allocation, if others may have the rest of a page? */
 static int check_pages(const struct gnv_cached *entry, uintptr_t to)
 {
 	const struct gnv_alloc *alloc = &entry->alloc;

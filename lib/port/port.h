@@ -44,7 +44,7 @@ struct gnv_port_ops {
 	int (*reset)(struct gnv_port *port);
 	/*
 	 * Part of BAR0 as a DMA-BUF, for another device. Return: 0; -EOPNOTSUPP; -ENODEV; another negative errno; gnv_fail() has the
-	 * sentence.
+	 * message.
 	 */
 	int (*export_bar0)(struct gnv_port *port, uint64_t offset, size_t len, int *fd);
 	/*

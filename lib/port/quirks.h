@@ -3,7 +3,7 @@
  * Drives that deviate from the specification, by vendor and device of their PCI function. The lookup needs no device.
  *
  * The facts are from Linux 7 (drivers/nvme/host/pci.c: nvme_id_table, and nvme.h: enum nvme_quirks). Left out are those that
- * concerns interrupts, suspend and temperature alarms, which this library does not use.
+ * concern interrupts, suspend and temperature alarms, which this library does not use.
  */
 #ifndef GNV_PORT_QUIRKS_H
 #define GNV_PORT_QUIRKS_H

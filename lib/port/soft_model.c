@@ -117,7 +117,7 @@ static int no_such(const char *name)
 
 	for (i = 0; i < GNV_ARRAY_LEN(known) && gnv_soft_named_nth(i); i++)
 		known[i] = gnv_soft_named_nth(i);
-	return gnv_fail(-EINVAL, "model=%.100s in the URI: no such model: use %s, %s, %s, %s or " GENERIC, name, known[0], known[1],
+	return gnv_fail(-EINVAL, "model=%.100s in the URI: no such model. Use %s, %s, %s, %s or " GENERIC, name, known[0], known[1],
 			known[2], known[3]);
 }
 
@@ -141,7 +141,7 @@ static int take_named(struct gnv_uri *uri, struct gnv_soft_model *model)
 	if (!named)
 		return no_such(name);
 	if (given)
-		return gnv_fail(-EINVAL, "model=%s in the URI has its own %s=: leave it out, or use model=" GENERIC, name, given);
+		return gnv_fail(-EINVAL, "model=%s in the URI has its own %s=. Leave it out, or use model=" GENERIC, name, given);
 	model->parts = named->parts;
 	model->link = named->link;
 	return 0;

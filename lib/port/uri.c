@@ -77,7 +77,7 @@ static int parse_scheme(const char **text, struct gnv_uri *uri)
 	while (islower((unsigned char)at[n]) || isdigit((unsigned char)at[n]) || at[n] == '-')
 		n++;
 	if (!islower((unsigned char)at[0]) || at[n] != ':' || n >= sizeof(uri->scheme))
-		return gnv_fail(-EINVAL, "'%.200s' is not a device URI: write soft:%.200s for an image file, or pci:DDDD:BB:DD.F", at, at);
+		return gnv_fail(-EINVAL, "'%.200s' is not a device URI. Write soft:%.200s for an image file, or pci:DDDD:BB:DD.F", at, at);
 	memcpy(uri->scheme, at, n);
 	*text += n + 1;
 	return 0;
@@ -92,7 +92,7 @@ static int parse_param(const char *text, size_t len, struct gnv_uri *uri)
 	int ret;
 
 	if (!key_len)
-		return gnv_fail(-EINVAL, "the URI has an empty key: write key=value, separated by single '&'");
+		return gnv_fail(-EINVAL, "the URI has an empty key. Write key=value, separated by single '&'");
 	if (n == GNV_URI_MAX_KEYS)
 		return gnv_fail(-EINVAL, "the URI has more than %d keys", GNV_URI_MAX_KEYS);
 	ret = decode(text, key_len, &uri->param[n].key);
@@ -104,7 +104,7 @@ static int parse_param(const char *text, size_t len, struct gnv_uri *uri)
 		return ret;
 	for (i = 0; i < n; i++)
 		if (!strcmp(uri->param[i].key, uri->param[n].key))
-			return gnv_fail(-EINVAL, "key '%.100s' is given twice in the URI: keep one", uri->param[n].key);
+			return gnv_fail(-EINVAL, "key '%.100s' is given twice in the URI. Keep one", uri->param[n].key);
 	return 0;
 }
 

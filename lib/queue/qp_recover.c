@@ -163,6 +163,6 @@ void gnv_qp_retire(struct gnv_qp *qp)
 {
 	pthread_mutex_lock(&qp->dev->queues_lock);
 	gnv_qp_drop_old(qp->dev, qp);
-	qp->lanes_gone = !qp->sq_exists; /* all its views are old */
+	qp->lanes_gone = !qp->sq_exists && !(qp->flags & GPUNVME_QUEUE_COMPLETION_THREAD); /* all its views are old, but that thread's */
 	pthread_mutex_unlock(&qp->dev->queues_lock);
 }

@@ -185,7 +185,7 @@ static uint32_t rings(void *ctx, struct gpunvme_dq *dq)
 
 void gnv_queue_renewed(struct gpunvme_queue *queue)
 {
-	gnv_completions_renew(queue->completions);
+	gnv_completions_renew(__atomic_load_n(&queue->completions, __ATOMIC_ACQUIRE));
 }
 
 void gnv_queue_quiet(struct gpunvme_queue *queue)

@@ -96,13 +96,15 @@ int gnv_completions_start(uint32_t most, gnv_completions_fn *views, void *ctx, s
 	c->views = views;
 	c->ctx = ctx;
 	c->idle = true;
+	c->paused = 1; /* until *out is set: a pair that changes after the first views has to find it */
 	ret = gnv_thread_start(&c->thread, run, c);
 	if (!ret) {
-		*out = c;
+		__atomic_store_n(out, c, __ATOMIC_RELEASE);
+		gnv_completions_resume(c);
 		return 0;
 	}
 	destroy(c);
-	return gnv_fail(ret, "no completion thread: the limit of threads is reached (ulimit -u)");
+	return gnv_fail(ret, "no completion thread. Raise the limit of threads (ulimit -u)");
 }
 
 /* With the lock held. */

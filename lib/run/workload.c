@@ -31,7 +31,7 @@ static int prepare(const struct gpunvme_dq *dq, uint32_t queues, const struct gp
 	int ret;
 
 	if (load->flags & ~(uint32_t)(GPUNVME_WORKLOAD_WRITE | GPUNVME_WORKLOAD_RANDOM))
-		return gnv_fail(-EINVAL, "unknown load flags 0x%x. Valid are GPUNVME_WORKLOAD_WRITE, _RANDOM", load->flags);
+		return gnv_fail(-EINVAL, "unknown workload flags 0x%x. Valid are GPUNVME_WORKLOAD_WRITE, _RANDOM", load->flags);
 	if (!queues || !load->nblocks || !load->ms)
 		return gnv_fail(-EINVAL, "gpunvme_workload_run: no queue, no block to move, or no time");
 	ret = gnv_run_check_range(dq, queues, dbuf, 0, load->nblocks);
@@ -39,7 +39,7 @@ static int prepare(const struct gpunvme_dq *dq, uint32_t queues, const struct gp
 		return ret;
 	run->lanes = load->lanes ? load->lanes : (uint32_t)gnv_min((uint64_t)LANES_AUTO * queues, GNV_RUN_LANES_MAX);
 	if (run->lanes > GNV_RUN_LANES_MAX)
-		return gnv_fail(-EINVAL, "%u threads are too many for a load: use %u or less", run->lanes, GNV_RUN_LANES_MAX);
+		return gnv_fail(-EINVAL, "%u threads are too many for a workload: use %u or less", run->lanes, GNV_RUN_LANES_MAX);
 	run->ms = load->ms;
 	*args = (struct gnv_workload_args){
 		.dbuf = *dbuf, .ticks = (uint64_t)load->ms * dq->ticks_per_ms, .seed = load->seed, .nblocks = load->nblocks, .queues = queues,
@@ -65,7 +65,7 @@ static int add_up(const struct gnv_workload_result *result, const struct gnv_run
 	}
 	load->took_ns = (uint64_t)((double)(ended - began) * 1e6 / run->dq->ticks_per_ms);
 	load->next = args->random ? load->seed * 6364136223846793005u + 1442695040888963407u : load->seed + load->commands;
-	return status ? gnv_fail(status, "a command of the load failed: %s", gpunvme_strerror(status)) : 0;
+	return status ? gnv_fail(status, "a command of the workload failed: %s", gpunvme_strerror(status)) : 0;
 }
 
 GPUNVME_API int gpunvme_workload_run(struct gpunvme_gpu *gpu, const struct gpunvme_dq *dq, uint32_t queues,

@@ -140,11 +140,16 @@ void gnv_vdrive_look_at_lent(void *drive)
 /* The region is seen and looked at from now on. */
 static int lend(struct gnv_vdrive *d, const struct gnv_soft_map *map)
 {
-	int ret;
+	const bool lent = map->far && map->far->borrowed;
+	int ret = 0;
 
 	pthread_mutex_lock(&d->lending);
-	ret = write_len(d, map->slot, map->len);
-	if (!ret && map->far && map->far->borrowed) {
+	if (lent && !gnv_mem_is_there(map->far)) /* its address may be another allocation's by now */
+		ret = gnv_fail(-EFAULT, "memory of the GPU at 0x%llx was freed. Call gpunvme_mem_free() and register it again",
+			       (unsigned long long)map->far->lane);
+	if (!ret)
+		ret = write_len(d, map->slot, map->len);
+	if (!ret && lent) {
 		d->region[map->slot].lent = map->far;
 		d->lent[d->lents++] = map->slot;
 	}
@@ -215,9 +220,9 @@ int gnv_vdrive_unmap(struct gnv_soft *soft, const struct gnv_soft_map *map)
 
 	if (!region->shown)
 		return 0;
-	give_back(d, map->slot);
 	if (!is_over(d) && withdraw(d, map->slot))
-		return -EBUSY;
+		return -EBUSY; /* it stays valid, so the drive goes on to look whether it is freed */
+	give_back(d, map->slot);
 	region->shown = region->known = false;
 	return d->exec->ops->hide(d->exec, region->cookie) ? -EOWNERDEAD : 0;
 }

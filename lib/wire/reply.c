@@ -29,7 +29,8 @@ int gnv_wire_check_reply(const struct gnv_wire_header *asked, const struct gnv_w
 		return gnv_fail(-(int)got->error, "the server refused command %u: %s", asked->command, strerror((int)got->error));
 	}
 	*lost = len < least;
-	return *lost ? gnv_fail(-EPROTO, "the server replied to command %u with %zu bytes instead of %zu", asked->command, len, least) : 0;
+	return *lost ? gnv_fail(-EPROTO, "the server replied to command %u with %zu bytes instead of %zu or more", asked->command, len,
+				least) : 0;
 }
 
 /* The text is JSON, of which only one number is needed. It need not end in NUL. */
@@ -59,7 +60,9 @@ static int add_area(struct gnv_wire_offer *offer, struct gnv_wire_area new)
 	unsigned i;
 
 	if (!new.size || (new.offset | new.size) % PAGE || !gnv_within(new.offset, new.size, offer->size))
-		return gnv_fail(-EPROTO, "the server offers 0x%llx bytes at 0x%llx of a region of 0x%llx. Only whole pages can be mapped",
+		return gnv_fail(-EPROTO,
+				"the server offers 0x%llx bytes at 0x%llx of a region of 0x%llx. Only whole pages within the region can be "
+				"mapped",
 				(unsigned long long)new.size, (unsigned long long)new.offset, (unsigned long long)offer->size);
 	for (i = 0; i < offer->count; i++)
 		if (overlap(&offer->area[i], &new))

@@ -74,7 +74,7 @@ int gnv_wire_parse(const struct gnv_wire_header *header, const uint8_t *payload,
 		return gnv_fail(-EOPNOTSUPP, "the client sent command %u, which this server does not have", header->command);
 	layout = &layouts[header->command];
 	if (len < layout->least)
-		return gnv_fail(-EINVAL, "%s of %zu bytes instead of %u", layout->name, len, layout->least);
+		return gnv_fail(-EINVAL, "%s of %zu bytes instead of %u or more", layout->name, len, layout->least);
 	if (fds > layout->fds)
 		return gnv_fail(-EINVAL, "%s with %u descriptors, but it has %u at most", layout->name, fds, layout->fds);
 	request->command = header->command;

@@ -231,12 +231,11 @@ class CudaQueue:
             self._need_event()
             self._take_room(new)
             new.event = self._events.pop()
+            new.told = True  # until it is enqueued its list may be that of an earlier transfer
             self._under_way.setdefault(new.handle, collections.deque()).append(new)  # whatever interrupts this thread now
             try:
                 self._enqueue(new, plan, flags)
-            except BaseException:
-                new.told = True
-                raise
+                new.told = False
             finally:
                 self._record(new)
         return new

@@ -169,15 +169,14 @@ class Queue:
         size = max(SMALLEST, 1 << (total - 1).bit_length())
         self._make_room(new, size)
         new._area = self._take(drive, size)
+        new.told = True  # until it is enqueued its list may be that of an earlier transfer
         self._under_way.append(new)  # whatever interrupts this thread now, the area is not used again before the stream has ended
         try:
             new._begin(total - sum(length for _, length in new._starts), flags)
+            new.told = False
         except Exception:  # nothing was enqueued
             self._under_way.remove(new)
             self._free.append(new._area)
-            raise
-        except BaseException:  # Ctrl-C: it was enqueued, or not
-            new.told = True
             raise
         return new
 

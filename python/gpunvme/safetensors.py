@@ -114,7 +114,8 @@ class safe_open:
     def _begin(self, entry: Entry, flat: Any, stream: Any) -> Iterator[Transfer]:
         """Begin to read a whole tensor, in parts."""
         drive = self._opened()._drive
-        part = PART if drive._queue.on_cpu(drive) else GPU_PART
+        with drive._held():
+            part = PART if drive._queue.on_cpu(drive) else GPU_PART
         for at in range(0, len(flat), part):
             yield self._opened().read_async(flat[at:at + part], entry.begin + at, stream)
 

@@ -33,7 +33,7 @@ int __wrap_gnv_vfio_enable(const struct gnv_vfio *vfio);
 int __wrap_gnv_vfio_master(const struct gnv_vfio *vfio);
 int __wrap_gnv_vfio_watch_start(struct gnv_vfio_watch *watch, const struct gnv_vfio *vfio, gnv_vfio_alarm *alarm, void *ctx);
 bool __wrap_gnv_vfio_released(const struct gnv_vfio *vfio);
-int __wrap_gnv_vfio_map(const struct gnv_vfio *vfio, unsigned bar, uint64_t offset, size_t len, void **ptr);
+int __wrap_gnv_vfio_map(const struct gnv_vfio *vfio, unsigned index, uint64_t offset, size_t len, void **ptr);
 
 static struct gpunvme_gpu *gpu;
 static struct gnv_port port;
@@ -134,10 +134,10 @@ bool __wrap_gnv_vfio_released(const struct gnv_vfio *vfio)
 	return false;
 }
 
-int __wrap_gnv_vfio_map(const struct gnv_vfio *vfio, unsigned bar, uint64_t offset, size_t len, void **ptr)
+int __wrap_gnv_vfio_map(const struct gnv_vfio *vfio, unsigned index, uint64_t offset, size_t len, void **ptr)
 {
 	(void)vfio, (void)ptr;
-	check(!bar && offset == ask.pos && offset + len > offset && offset + len <= ask.limit);
+	check(!index && offset == ask.pos && offset + len > offset && offset + len <= ask.limit);
 	return -EOPNOTSUPP;
 }
 

@@ -103,14 +103,14 @@ static void test_wrong_gpu(void **state)
 	struct gpunvme_gpu *gpu;
 
 	(void)state;
-	refused("hsa:1", -ENODEV, "knows 1: hsa:0 at 0000:40:00.0;");
+	refused("hsa:1", -ENODEV, "knows 1: hsa:0 at 0000:40:00.0. Choose");
 	refused("hsa:0000:03:00.0", -ENODEV, "0000:03:00.0");
 	refused("hsa:x", -EINVAL, "hsa:0");
 	refused("hsa:", -EINVAL, "hsa:0");
 	refused("hsa:-1", -EINVAL, "hsa:0");
 	refused("hsa:0x", -EINVAL, "hsa:0");
 	pretend("STANDIN_GPUS", "2");
-	refused("hsa:7", -ENODEV, "'hsa:7': the HSA runtime knows 2: hsa:0 at 0000:40:00.0, hsa:1 at 0000:41:00.0;");
+	refused("hsa:7", -ENODEV, "'hsa:7': the HSA runtime knows 2: hsa:0 at 0000:40:00.0, hsa:1 at 0000:41:00.0. Choose");
 	refused("hsa:0000:40:00", -EINVAL, "PCI address");
 	assert_int_equal(gpunvme_gpu_open("hsa:0000:41:00.0", NULL, &gpu), 0);
 	gpunvme_gpu_close(gpu);

@@ -452,7 +452,7 @@ static void bad_words_have_a_sentence(void **state)
 		{ "lose:count=0", "'count=0'" },
 		{ "lose:dnr=1", "'dnr=1'" },
 		{ "lose:queue=1025", "'queue=1025'" },
-		{ "flip:queue=0", "leave queue=0 away" },
+		{ "flip:queue=0", "Leave queue=0 away" },
 		{ "cns:count=1", "'count=1' is no condition here" },
 		{ "unready:op=read", "'op=read' is no condition here" },
 		{ "lose,lose,lose,lose,lose,lose,lose,lose,lose,lose,lose,lose,lose,lose,lose,lose,lose", "more than 16 faults" },

@@ -45,7 +45,7 @@ static int discard_all(struct discard *d)
 				     d->o->lba + d->done + d->piece - 1, gpunvme_strerror(d->status), remedy(d->status));
 		d->done += d->piece;
 		if (ret == GO_ON && interrupted && d->done < d->nblocks)
-			ret = failed("interrupted: the data of the blocks so far is lost");
+			ret = failed("interrupted: the data of the blocks that were deallocated so far is lost");
 	}
 	return ret;
 }

@@ -123,8 +123,6 @@ static void put_refusal(struct findings *f, int ret)
 	struct gpunvme_check *check = &f->checks[f->count++];
 	const char *text = why(ret), *remedy = strstr(text, ". ");
 
-	if (!remedy)
-		remedy = strstr(text, "; ");
 	*check = (struct gpunvme_check){ .name = "drive", .verdict = GPUNVME_VERDICT_FAILED };
 	snprintf(check->reason, sizeof(check->reason), "%.*s", remedy ? (int)(remedy - text) : (int)strlen(text), text);
 	snprintf(check->remedy, sizeof(check->remedy), "%s", remedy ? remedy + 2 : "");

@@ -75,7 +75,7 @@ static void check_vfio(struct gpunvme_check *check)
 	if (!access("/sys/bus/pci/drivers/vfio-pci", F_OK))
 		say(check, "vfio", NULL, "vfio-pci is loaded, %s", access("/dev/iommu", F_OK) ? "without IOMMUFD" : "with IOMMUFD");
 	else
-		say(check, "vfio", "run modprobe vfio-pci, or `gpunvme bind`",
+		say(check, "vfio", "run modprobe vfio-pci, then `gpunvme bind`",
 		    "vfio-pci is not loaded: no drive can be opened by PCI address");
 }
 

@@ -102,7 +102,8 @@ int gnv_hip_find(const struct gnv_hip_api *api, const char *bdf, int *device)
 			return 0;
 		}
 	}
-	return gnv_fail(-ENODEV, "HIP does not see the GPU %s: HIP_VISIBLE_DEVICES or ROCR_VISIBLE_DEVICES hides it", bdf);
+	return gnv_fail(-ENODEV, "HIP does not see the GPU %s: HIP_VISIBLE_DEVICES or ROCR_VISIBLE_DEVICES hides it. Add it "
+				"there, or unset both", bdf);
 }
 
 int gnv_hip_choose(const struct gnv_hip_api *api, int device, int *before)

@@ -15,7 +15,7 @@ struct gnv_hip_bytes {
 /*
  * gnv_hip_device() - HIP's number of the GPU at a PCI address
  * Return: 0; -ENODEV no HIP, no GPU, or not this one (HIP_VISIBLE_DEVICES hides it); -EOPNOTSUPP HIP older than 6. gnv_fail() has
- * the sentence.
+ * the message.
  */
 int gnv_hip_device(const char *bdf, int *device);
 

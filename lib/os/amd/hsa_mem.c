@@ -25,8 +25,8 @@ static int no_data_pool(const struct gnv_hsa *gpu)
 {
 	if (gnv_hsa_is(gpu, "gfx12"))
 		return gnv_fail(-EOPNOTSUPP,
-				"GPU %s has no memory for data that running threads see. A GPU of its kind (gfx12) needs uncached memory, which "
-				"ROCm has from 7.2 on",
+				"GPU %s has no memory for data that running threads see: its kind (gfx12) needs uncached memory. Use ROCm 7.2 "
+				"or newer",
 				gpu->info.bdf);
 	return gnv_fail(-EOPNOTSUPP,
 			"GPU %s has no fine-grained memory for data: resizable BAR may be off in the firmware, or the runtime wants "
@@ -89,7 +89,7 @@ int gnv_hsa_export(struct gnv_hsa *gpu, void *ptr, size_t len, int *fd, uint64_t
 	hsa_status_t status = HSA_STATUS_ERROR;
 
 	if (!gpu->api.export_v1 && !gpu->api.export_v2)
-		return gnv_fail(-EOPNOTSUPP, "this HSA runtime is too old to export memory as a DMA-BUF. Use ROCm 6");
+		return gnv_fail(-EOPNOTSUPP, "this HSA runtime is too old to export memory as a DMA-BUF. Use ROCm 6 or newer");
 	if (gpu->api.export_v2)
 		status = gpu->api.export_v2(ptr, len, fd, offset, GNV_HSA_EXPORT_PCIE);
 	if (status != HSA_STATUS_SUCCESS && gpu->api.export_v1)

@@ -217,7 +217,7 @@ int gnv_users_of_image(const char *sys, const char *proc, int fd, bool locked, c
 	struct stat st;
 
 	snprintf(text, GNV_USERS_TEXT, "%s",
-		 locked ? "a process of another user has locked it. Run as root to see it" : "");
+		 locked ? "a process that this user cannot see has locked it. Run as root to see it" : "");
 	if (fstat(fd, &st))
 		return 0;
 	image.dev = st.st_dev;

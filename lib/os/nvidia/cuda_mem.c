@@ -201,6 +201,8 @@ int gnv_cuda_user_memory(struct gnv_cuda *cuda, const void *ptr, size_t len, uin
 	if (ret)
 		return ret;
 	*tag = gnv_cuda_tag(cuda, ptr);
+	if (*tag && gnv_cuda_tag(cuda, (const char *)ptr + len - 1) != *tag)
+		return gnv_fail(-ERANGE, "%zu bytes at %p are of more than one allocation. Register each by itself", len, ptr);
 	return *tag ? 0 : gnv_fail(-EOPNOTSUPP, "CUDA has no number for the memory at %p, so its end would not be seen", ptr);
 }
 

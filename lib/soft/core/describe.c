@@ -24,9 +24,9 @@ static int check_parts(const struct gnv_soft_parts *p)
 	if (p->read_p99_ns && p->read_p99_ns < p->read_ns)
 		return gnv_fail(-EINVAL, "read_p99_us= is less than read_us=: the tail is longer than the median. Raise it or leave it out");
 	if (!p->channels != !p->channel_bw)
-		return gnv_fail(-EINVAL, "channels= and channel_bw= need each other: add the other one or leave both out");
+		return gnv_fail(-EINVAL, "channels= and channel_bw= need each other. Add the other one or leave both out");
 	if (!p->buffer != !p->drain)
-		return gnv_fail(-EINVAL, "buffer= and drain= need each other: add the other one or leave both out");
+		return gnv_fail(-EINVAL, "buffer= and drain= need each other. Add the other one or leave both out");
 	return 0;
 }
 
@@ -36,14 +36,14 @@ int gnv_soft_timing_check(const struct gnv_soft_model *model)
 	const char *key = contradiction(model);
 
 	if (key)
-		return gnv_fail(-EINVAL, "%s= contradicts model=, which has its own rates and latencies: leave one of them out", key);
+		return gnv_fail(-EINVAL, "%s= contradicts model=, which has its own rates and latencies. Leave one of them out", key);
 	if (model->p99_us && model->p99_us < model->lat_us)
 		return gnv_fail(-EINVAL, "p99_us=%u is less than lat_us=%u: the tail is longer than the latency. Raise it or leave it out",
 				model->p99_us, model->lat_us);
 	if (model->p99_us && !model->lat_us)
 		return gnv_fail(-EINVAL, "p99_us=%u needs lat_us, the latency that half of the commands have", model->p99_us);
 	if (model->seed && !tail)
-		return gnv_fail(-EINVAL, "seed=%u has no effect without %s: add that or leave it out", model->seed,
+		return gnv_fail(-EINVAL, "seed=%u has no effect without %s. Add that or leave it out", model->seed,
 				model->parts.units ? "read_p99_us" : "p99_us");
 	return check_parts(&model->parts);
 }
@@ -60,22 +60,22 @@ int gnv_soft_check_config(const struct gnv_soft_config *c)
 	if (!c->path || !c->path[0])
 		return gnv_fail(-EINVAL, "the soft controller needs the path of an image file or block device");
 	if (!is_block_size(c->lba_size))
-		return gnv_fail(-EINVAL, "block size %u is not supported: use 512 or 4096", c->lba_size);
+		return gnv_fail(-EINVAL, "block size %u is not supported. Use 512 or 4096", c->lba_size);
 	for (i = 0; i < GNV_ARRAY_LEN(c->more); i++)
 		if (!is_block_size(c->more[i].lba_size))
-			return gnv_fail(-EINVAL, "block size %u is not supported: use 512 or 4096", c->more[i].lba_size);
+			return gnv_fail(-EINVAL, "block size %u is not supported. Use 512 or 4096", c->more[i].lba_size);
 	if (c->mdts > 16)
-		return gnv_fail(-EINVAL, "mdts %u is too large: use 0 (no limit) to 16", c->mdts);
+		return gnv_fail(-EINVAL, "mdts %u is too large. Use 0 (no limit) to 16", c->mdts);
 	if (c->queues < 1 || c->queues > 1024)
-		return gnv_fail(-EINVAL, "%u queues cannot be offered: use 1 to 1024", c->queues);
+		return gnv_fail(-EINVAL, "%u queues cannot be offered. Use 1 to 1024", c->queues);
 	if (c->depth < 2 || c->depth > 65536)
-		return gnv_fail(-EINVAL, "queue depth %u is not possible: use 2 to 65536", c->depth);
+		return gnv_fail(-EINVAL, "queue depth %u is not possible. Use 2 to 65536", c->depth);
 	if (c->dstrd > 8)
-		return gnv_fail(-EINVAL, "doorbell stride %u is too large: use 0 to 8", c->dstrd);
+		return gnv_fail(-EINVAL, "doorbell stride %u is too large. Use 0 to 8", c->dstrd);
 	if (c->cmb > 1024)
-		return gnv_fail(-EINVAL, "%u MiB of memory in the controller are too many: use 0 to 1024", c->cmb);
+		return gnv_fail(-EINVAL, "%u MiB of memory in the controller are too many. Use 0 to 1024", c->cmb);
 	if (c->threads < 1 || c->threads > 64)
-		return gnv_fail(-EINVAL, "%u threads cannot be used: use 1 to 64", c->threads);
+		return gnv_fail(-EINVAL, "%u threads cannot be used. Use 1 to 64", c->threads);
 	return gnv_soft_timing_check(&c->model);
 }
 

@@ -292,7 +292,7 @@ static int set_condition(struct gnv_soft_rule *rule, const struct word *word, st
 	    !conditions[i].set(rule, value))
 		return bad_condition(given);
 	if (word->sort == RULE && rule->queue == 0)
-		return gnv_fail(-EINVAL, "fault=%s befalls reads and writes, and the queue 0 has none: leave queue=0 away",
+		return gnv_fail(-EINVAL, "fault=%s befalls reads and writes, and the queue 0 has none. Leave queue=0 away",
 				word->word);
 	return 0;
 }
@@ -308,7 +308,7 @@ static int add_rule(const struct word *word, uint32_t number, struct rest rest, 
 	int ret = 0;
 
 	if (rules->count == GNV_SOFT_RULES)
-		return gnv_fail(-EINVAL, "fault= has more than %u faults: remove some", GNV_SOFT_RULES);
+		return gnv_fail(-EINVAL, "fault= has more than %u faults. Remove some", GNV_SOFT_RULES);
 	while (rest.len && !ret)
 		ret = set_condition(&rule, word, split(&rest, ':'));
 	if (!ret)

@@ -17,7 +17,7 @@ static int explain_start(const struct gnv_soft_threads *t, int ret)
 	if (explained)
 		return explained;
 	if (ret == -EAGAIN)
-		return gnv_fail(ret, "cannot start a thread of the soft controller: raise RLIMIT_NPROC (ulimit -u)");
+		return gnv_fail(ret, "cannot start a thread of the soft controller. Raise RLIMIT_NPROC (ulimit -u)");
 	return gnv_fail(ret, "cannot start a thread of the soft controller: %s", strerror(-ret));
 }
 

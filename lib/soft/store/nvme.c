@@ -43,7 +43,7 @@ static int identify(const char *path, const struct store_nvme *sn, enum gpunvme_
 
 	if (ret == -EACCES || ret == -EPERM)
 		return gnv_fail(-EACCES,
-				"%s: Linux takes no Identify from this user: run as root (CAP_SYS_ADMIN), or use Linux 6.2 or later, which needs "
+				"%s: Linux takes no Identify from this user. Run as root (CAP_SYS_ADMIN), or use Linux 6.2 or later, which needs "
 				"only the right to open it",
 				path);
 	if (ret)
@@ -75,7 +75,7 @@ static int find_format(const char *path, const struct gnv_soft_config *config, s
 				path, format->lbads);
 	sn->store.block = 1u << format->lbads;
 	if (config->lba_size && config->lba_size != sn->store.block)
-		return gnv_fail(-EINVAL, "%s has blocks of %u bytes: leave lba out of the URI, or say lba=%u", path, sn->store.block,
+		return gnv_fail(-EINVAL, "%s has blocks of %u bytes. Leave lba out of the URI, or say lba=%u", path, sn->store.block,
 				sn->store.block);
 	if (sn->drive.ns.nsze > UINT64_MAX >> format->lbads)
 		return gnv_fail(-EINVAL, "%s reports more bytes than 64 bits can count, so it cannot be used", path);
@@ -105,7 +105,7 @@ static int inspect(const char *path, const struct gnv_soft_config *config, struc
 		memset(&sn->drive.limits, 0, sizeof(sn->drive.limits));
 	sn->store.max_bytes = least(sn->nvme.max_bytes, sn->drive.ctrl.mdts);
 	if (sn->store.max_bytes < MDTS_LEAST)
-		return gnv_fail(-EOPNOTSUPP, "%s moves less than 8 KiB in one command: use another drive", path);
+		return gnv_fail(-EOPNOTSUPP, "%s moves less than 8 KiB in one command. Use another drive", path);
 	sn->store.read_only = sn->nvme.read_only || sn->drive.ns.nsattr & GPUNVME_NSATTR_WP;
 	return 0;
 }
@@ -116,7 +116,7 @@ static int nvme_open(const struct gnv_soft_config *config, const struct gnv_log 
 	int ret;
 
 	if (config->traits.set & UNPLAYABLE)
-		return gnv_fail(-EINVAL, "%s is a real drive, without these faults: leave zeroes, unsaid, hints and slow-format out of fault=",
+		return gnv_fail(-EINVAL, "%s is a real drive, without these faults. Leave zeroes, unsaid, hints and slow-format out of fault=",
 				config->path);
 	sn = calloc(1, sizeof(*sn));
 	if (!sn)
@@ -131,7 +131,7 @@ static int nvme_open(const struct gnv_soft_config *config, const struct gnv_log 
 	}
 	if (sn->nvme.unseen)
 		gnv_log(log, GPUNVME_LOG_WARN,
-			"%s: %u processes could not be checked, and one may have it open: run as root to check all", config->path,
+			"%s: %u processes could not be checked, and one may have it open. Run as root to check all", config->path,
 			sn->nvme.unseen);
 	sn->log = log;
 	sn->store.ops = &gnv_soft_store_nvme;
@@ -205,7 +205,7 @@ static int nvme_attach(struct gnv_soft_seat *seat)
 static int nvme_explain(int error)
 {
 	if (error == -EACCES)
-		return gnv_fail(error, "Linux passes no commands of this user to the drive: run as root (CAP_SYS_ADMIN), or use Linux 6.2 or "
+		return gnv_fail(error, "Linux passes no commands of this user to the drive. Run as root (CAP_SYS_ADMIN), or use Linux 6.2 or "
 				       "later and a drive whose log of effects (nvme effects-log) has the commands");
 	if (error == -EOPNOTSUPP || error == -ENOTTY)
 		return gnv_fail(-EOPNOTSUPP,
@@ -261,7 +261,7 @@ static bool has_changed(struct store_nvme *sn)
 		return __atomic_load_n(&sn->changed, __ATOMIC_RELAXED);
 	gnv_log(sn->log, GPUNVME_LOG_ERROR,
 		"the drive was formatted, or taken away, while it was in use: its blocks had %u bytes and have %u now (0: unknown to Linux). "
-		"Commands end with Invalid Namespace or Format: open the device again",
+		"Commands end with Invalid Namespace or Format. Open the device again",
 		sn->store.block, block);
 	return true;
 }

@@ -46,12 +46,12 @@ static int check_size(const struct gnv_soft_config *config, uint64_t *size)
 				"soft:./ram:%.100s",
 				text, text);
 	if (ret || *size > PTRDIFF_MAX - HUGE_PAGE)
-		return gnv_fail(-ENOMEM, "soft:ram:%.100s is more than an address space holds: use a smaller size", text);
+		return gnv_fail(-ENOMEM, "soft:ram:%.100s is more than an address space holds. Use a smaller size", text);
 	if (*size < config->lba_size || *size % config->lba_size)
 		return gnv_fail(-EINVAL, "soft:ram:%.100s has no whole number of blocks of %u bytes: change its size or the block size",
 				text, config->lba_size);
 	if (config->read_only)
-		return gnv_fail(-EINVAL, "soft:ram:%.100s begins with zeroes, and with ro=1 it would never hold data: leave ro out, or use a "
+		return gnv_fail(-EINVAL, "soft:ram:%.100s begins with zeroes, and with ro=1 it would never hold data. Leave ro out, or use a "
 					 "file",
 				text);
 	return 0;
@@ -88,7 +88,7 @@ static int ram_open(const struct gnv_soft_config *config, const struct gnv_log *
 		return ret;
 	len = (size_t)gnv_align_up(size, HUGE_PAGE);
 	if (gnv_sys_map(len, HUGE_PAGE, false, &bytes))
-		return gnv_fail(-ENOMEM, "the system has no %llu MiB of memory for %.100s: use a smaller size, or a file",
+		return gnv_fail(-ENOMEM, "the system has no %llu MiB of memory for %.100s. Use a smaller size, or a file",
 				(unsigned long long)(size >> 20), config->path);
 	made = new_store(bytes, len, size);
 	if (!made) {

@@ -17,10 +17,10 @@ int gnv_soft_ring_explain(int error)
 				"io_uring is switched off for this process: check the sysctl kernel.io_uring_disabled, and the seccomp "
 				"profile of the container, which must allow io_uring_setup, io_uring_enter and io_uring_register");
 	if (error == -EOPNOTSUPP)
-		return gnv_fail(error, "this kernel has no io_uring that the soft controller can use: use Linux 5.11 or later");
+		return gnv_fail(error, "this kernel has no io_uring that the soft controller can use. Use Linux 5.11 or later");
 	if (error == -ENOMEM && gnv_sys_lock_limit() != UINT64_MAX)
 		return gnv_fail(error,
-				"no memory for io_uring, whose rings count as locked memory. The limit of this user is %llu KiB: raise "
+				"no memory for io_uring, whose rings count as locked memory, of which this user may have %llu KiB. Raise "
 				"RLIMIT_MEMLOCK (ulimit -l)",
 				(unsigned long long)gnv_sys_lock_limit() / 1024);
 	return 0;
@@ -65,7 +65,7 @@ static void explain_refusal(struct gnv_soft_seat *seat, int err)
 {
 	if (!seat->buffers_refused)
 		gnv_log(seat->soft->log, GPUNVME_LOG_INFO,
-			"data memory is not registered with io_uring (%s), so I/O is a little slower: raise the limit of locked memory "
+			"data memory is not registered with io_uring (%s), so I/O is a little slower. Raise the limit of locked memory "
 			"(ulimit -l)",
 			strerror(-err));
 	seat->buffers_refused = true;
