@@ -190,48 +190,6 @@ static void commands_are_judged_in_order(void **state)
 	free(rings);
 }
 
-static enum gnv_soft_verdict stall_reads(void *ctx, uint16_t sqid, const struct gpunvme_sqe *cmd, uint16_t *status, uint32_t *delay_us)
-{
-	(void)sqid;
-	(void)cmd;
-	(void)status;
-	*delay_us = 20000;
-	__atomic_store_n((uint32_t *)ctx, 1, __ATOMIC_RELEASE);
-	return GNV_SOFT_STALL;
-}
-
-/* A command has stalled, and the function that said so is gone: it begins once more, and has the latency of the drive from then on. */
-static void a_stalled_command_outlives_its_hook(void **state)
-{
-	struct gnv_soft_config config = config_of(NULL);
-	uint32_t stalled = 0;
-	const struct gnv_soft_fault fault = { stall_reads, &stalled };
-	struct rawhost_queue q;
-	struct gpunvme_mem mem;
-	struct gpunvme_sqe sqe;
-	struct gpunvme_cqe cqe;
-	char *rings;
-
-	(void)state;
-	config.model.lat_us = 200000; /* much longer than a thread of the drive is kept from running */
-	rawhost_start(&host, &config);
-	make_long_pair(&q, &rings, &mem);
-	gnv_soft_set_fault(host.soft, &fault);
-	sqe = rawhost_rw(&host, GPUNVME_IO_READ, 0, 1, 0);
-	rawhost_put(&q, &sqe);
-	rawhost_ring_sq(&host, &q, q.tail);
-	while (!__atomic_load_n(&stalled, __ATOMIC_ACQUIRE))
-		sched_yield();
-	gnv_soft_set_fault(host.soft, NULL);
-	assert_true(rawhost_reap(&host, &q, &cqe, RAWHOST_SOON, true));
-	assert_int_equal(cqe.status >> 1, 0);
-	assert_int_equal(rawhost_admin(&(struct gpunvme_sqe){ .opc = GPUNVME_ADMIN_DELETE_SQ, .cdw10 = 2 }, NULL), 0);
-	assert_int_equal(rawhost_admin(&(struct gpunvme_sqe){ .opc = GPUNVME_ADMIN_DELETE_CQ, .cdw10 = 2 }, NULL), 0);
-	assert_int_equal(host.space->ops->unmap(host.space, q.sq_iova, 65536), 0);
-	rawhost_close(&host);
-	free(rings);
-}
-
 /* Those after which nothing of the queue is taken are judged alone. */
 static void a_rule_that_ends_a_queue_judges_alone(void **state)
 {
@@ -661,7 +619,6 @@ int main(void)
 		cmocka_unit_test(commands_that_overtake_are_all_there),
 		cmocka_unit_test(commands_are_judged_in_order),
 		cmocka_unit_test(a_rule_that_ends_a_queue_judges_alone),
-		cmocka_unit_test(a_stalled_command_outlives_its_hook),
 		cmocka_unit_test(a_reset_ends_what_waits),
 		cmocka_unit_test(deallocate_is_bounded),
 		cmocka_unit_test(compare_sees_each_byte),

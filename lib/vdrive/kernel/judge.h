@@ -49,27 +49,22 @@ static inline struct fate judge(struct gnv_soft_rules *rules, const struct gnv_s
 }
 
 /*
- * One lane: a command that has stalled begins again. It has been judged already, and was taken shortly before its time. The rule or
- * function that stalled it may be gone by now.
- */
-static VD_RARE void resume(struct gnv_soft_cmd *cmd)
-{
-	while (cmd->post_at > vd_now())
-		;
-	cmd->stalled = false;
-	cmd->post_at = 0;
-}
-
-/*
- * Collective: the faults of new commands. @hook: a test's function that judges in place of the rules. @yes: the lane has such a
- * command, whose next is a step. Return: its next step.
+ * Collective: the faults of the commands that have begun. @hook: a test's function that judges in place of the rules.
+ * @next: GNV_SOFT_STEP if the lane has such a command. Return: its next step.
  */
 static VD_RARE enum gnv_soft_next meet_faults(uint64_t hook, struct gnv_soft_rules *rules, struct gnv_soft_cmd *cmd,
-					      enum gnv_soft_next next, bool yes)
+					      enum gnv_soft_next next)
 {
+	const bool begins = next == GNV_SOFT_STEP, yes = begins && !cmd->stalled;
 	const uint64_t now = vd_first64(vd_now()); /* the same for all, so that those of one delay end in the order of the queue */
 	struct fate fate = { GNV_SOFT_GO, 0, 0 };
 
+	if (begins && cmd->stalled) { /* it has been judged already, and was taken shortly before its time */
+		while (cmd->post_at > vd_now())
+			;
+		cmd->stalled = false;
+		cmd->post_at = 0;
+	}
 	if (!hook)
 		fate = judge(rules, cmd, yes);
 	else if (yes)

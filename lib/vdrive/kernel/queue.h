@@ -158,11 +158,9 @@ static inline void begin_all(struct turn *t)
 			cmd->data->room = &t->worker->room[i];
 			cmd->data->dma = &t->vd->dma;
 		}
-		if (begins && i < t->due)
-			resume(cmd);
 		next = begins ? gnv_soft_io_begin(cmd) : GNV_SOFT_END;
 		if (t->vd->judged || t->hook)
-			next = meet_faults(t->hook, &t->vd->rules, cmd, next, next == GNV_SOFT_STEP && i >= t->due);
+			next = meet_faults(t->hook, &t->vd->rules, cmd, next);
 		if (begins) /* the number counts new commands only */
 			next = go_on(t, cmd, t->s.drawn + i + 1 - gnv_min(i + 1, t->due), next);
 		if (i < t->n)
