@@ -226,7 +226,7 @@ static void test_gfx12(void **state)
 	pretend("STANDIN_MINOR", "7");
 	assert_int_equal(gnv_hsa_open("0", &hsa), 0);
 	assert_int_equal(gnv_hsa_alloc(hsa, BYTES, true, &ptr, &cpu), -EOPNOTSUPP);
-	says("which ROCm has from 7.2 on");
+	says("Use ROCm 7.2 or newer");
 	assert_null(strstr(gpunvme_errmsg(), "HSA_FORCE_FINE_GRAIN_PCIE"));
 	gnv_hsa_close(hsa);
 	pretend("STANDIN_MINOR", "15");

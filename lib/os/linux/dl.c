@@ -39,7 +39,7 @@ int gnv_dl_load(const struct gnv_dl *dl, void *table)
 
 	for (symbol = dl->symbols; !ret && symbol->name; symbol++)
 		if (!symbol->optional && !dlsym(handle, symbol->name))
-			ret = gnv_fail(-EOPNOTSUPP, "%s has no %s(): it is too old or another library", dl->what, symbol->name);
+			ret = gnv_fail(-EOPNOTSUPP, "%s has no %s(). It is too old or another library: install a newer one", dl->what, symbol->name);
 	for (symbol = dl->symbols; !ret && symbol->name; symbol++) {
 		void *function = dlsym(handle, symbol->name);
 
