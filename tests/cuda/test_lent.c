@@ -205,7 +205,7 @@ static void drives_that_do_not_reach_it(void **state)
 	const gnv_cuda_ptr at = allocate(0, LEN);
 
 	(void)state;
-	cannot_be_mapped(DRIVE, at, -EOPNOTSUPP, "add link=0");
+	cannot_be_mapped(DRIVE, at, -EOPNOTSUPP, "Add link=0");
 	cannot_be_mapped("soft:vram:4M", at, -EOPNOTSUPP, "on=cuda:N");
 	if (driver) {
 		driver->devices = 2;
