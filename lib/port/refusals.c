@@ -76,7 +76,7 @@ static int check_iommu(const char *sys, const struct gnv_pci *pci)
 	if (!is_bare(pci))
 		return 0;
 	return gnv_fail(-EOPNOTSUPP,
-			"%s is behind no IOMMU. Enable it in the firmware (VT-d, AMD-Vi) and in the kernel (intel_iommu=on)", pci->bdf);
+			"no IOMMU translates the DMA of %s. Enable it in the firmware (VT-d, AMD-Vi) and in the kernel (intel_iommu=on)", pci->bdf);
 }
 
 static int check_driver(const char *sys, const struct gnv_pci *pci)
@@ -163,7 +163,8 @@ static int check_noiommu(const char *sys, const struct gnv_pci *pci)
 	char path[80];
 
 	if (!is_bare(pci))
-		return gnv_fail(-EINVAL, "%s is behind an IOMMU, which guards this machine's memory. Use port=iommufd or port=type1", pci->bdf);
+		return gnv_fail(-EINVAL, "an IOMMU translates the DMA of %s, and guards this machine's memory. Use port=iommufd or port=type1",
+				pci->bdf);
 	if (on < 0)
 		return gnv_fail(-EOPNOTSUPP, "this kernel offers no device without IOMMU. Use Linux 7.3 with CONFIG_VFIO_NOIOMMU");
 	if (!on)

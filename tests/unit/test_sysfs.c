@@ -325,7 +325,7 @@ static void test_noiommu(void **state)
 	struct gnv_pci pci;
 
 	(void)state;
-	noiommu("0000:01:00.0", -EINVAL, "behind an IOMMU");
+	noiommu("0000:01:00.0", -EINVAL, "an IOMMU translates");
 	noiommu("0000:04:00.0", -EOPNOTSUPP, "Linux 7.3");
 	put("N\n", "module/vfio/parameters/enable_unsafe_noiommu_mode");
 	noiommu("0000:04:00.0", -EPERM, "echo 1");

@@ -24,9 +24,9 @@ static const struct pattern {
 } patterns[] = {
 	{ "write", 1, 0, 128 * 1024, 2, 8 }, { "write one", 1, 1, 4096, 1, 1 }, { "write many", 1, 1, 4096, MOST_LANES, 64 },
 	{ "read", 0, 0, 128 * 1024, 2, 8 },  { "read one", 0, 1, 4096, 1, 1 },	{ "read many", 0, 1, 4096, MOST_LANES, 64 },
-	{ "write liked", 1, 1, 0, 2, 8 },    { "write beside", 1, 1, 0, 2, 8 }, /* aligned as the drive prefers, and misaligned */
+	{ "write aligned", 1, 1, 0, 2, 8 }, { "write misaligned", 1, 1, 0, 2, 8 }, /* to what the drive prefers */
 };
-enum { LIKED = 6, BESIDE };
+enum { ALIGNED = 6, MISALIGNED };
 #define PATTERNS (sizeof(patterns) / sizeof(patterns[0]))
 
 struct measure {
@@ -35,7 +35,7 @@ struct measure {
 	struct gpunvme_dq dq[MOST_LANES];
 	uint32_t queues;
 	uint64_t first, blocks; /* the window */
-	uint32_t liked;		/* blocks of a write that the drive prefers, or 0: no preference */
+	uint32_t preferred;		/* blocks of a write that the drive prefers, or 0: no preference */
 	uint64_t written;	/* of its blocks, in order */
 	double per_s[PATTERNS], us[PATTERNS];
 };
@@ -111,7 +111,7 @@ static void set_size(const struct measure *m, const struct pattern *p, struct tr
 
 	if (blocks > m->blocks) /* the window of reads begins later */
 		blocks = m->blocks;
-	t->nblocks = !p->bytes ? m->liked : p->bytes < m->a->lba_size ? 1 : p->bytes / m->a->lba_size;
+	t->nblocks = !p->bytes ? m->preferred : p->bytes < m->a->lba_size ? 1 : p->bytes / m->a->lba_size;
 	if (t->nblocks > m->dq->max_blocks)
 		t->nblocks = m->dq->max_blocks;
 	if (t->nblocks > blocks)
@@ -192,15 +192,15 @@ static void tell_rates(const struct measure *m)
 /* The preferred write is a hint, so it fails no row. */
 static void tell_writes(const struct measure *m)
 {
-	const double bytes = (double)(m->liked < m->dq->max_blocks ? m->liked : m->dq->max_blocks) * m->a->lba_size;
+	const double bytes = (double)(m->preferred < m->dq->max_blocks ? m->preferred : m->dq->max_blocks) * m->a->lba_size;
 	const size_t at = strlen(m->a->text);
-	char liked[32];
+	char preferred[32];
 
-	if (!m->liked)
+	if (!m->preferred)
 		return;
-	snprintf(liked, sizeof(liked), "%s", human(m->per_s[LIKED] * bytes));
-	snprintf(m->a->text + at, sizeof(m->a->text) - at, ", preferred writes %s/s, half a step away %s/s", liked,
-		 human(m->per_s[BESIDE] * bytes));
+	snprintf(preferred, sizeof(preferred), "%s", human(m->per_s[ALIGNED] * bytes));
+	snprintf(m->a->text + at, sizeof(m->a->text) - at, ", preferred writes %s/s, half a step away %s/s", preferred,
+		 human(m->per_s[MISALIGNED] * bytes));
 }
 
 /* The window of a pattern: aligned as the drive prefers, or, for writes that it does not prefer, half of that away. */
@@ -209,13 +209,13 @@ static void set_window(struct measure *m, size_t i)
 	const uint32_t step = m->a->s.ns.write_align > m->a->s.ns.write_step ? m->a->s.ns.write_align : m->a->s.ns.write_step;
 
 	m->first = m->a->write ? m->a->area : 0;
-	if (i >= LIKED)
-		m->first += step - m->first % step + (i == BESIDE ? step / 2 : 0);
+	if (i >= ALIGNED)
+		m->first += step - m->first % step + (i == MISALIGNED ? step / 2 : 0);
 	m->blocks = m->a->s.ns.nblocks - m->first;
 }
 
 /* Blocks of the preferred write, if the drive reports one and a command may have that size. */
-static uint32_t liked_blocks(const struct qualify *a)
+static uint32_t preferred_blocks(const struct qualify *a)
 {
 	const struct gpunvme_ns_info *ns = &a->s.ns;
 	const bool best = ns->write_best && ns->write_step && !(ns->write_best % ns->write_step);
@@ -226,14 +226,14 @@ static uint32_t liked_blocks(const struct qualify *a)
 
 int row_rates(struct qualify *a)
 {
-	struct measure m = { .a = a, .liked = liked_blocks(a) };
+	struct measure m = { .a = a, .preferred = preferred_blocks(a) };
 	const struct stamp stamp = qualify_stamp(a, 0);
 	int ret = 0;
 
 	qualify_close_queue(a); /* a drive may have no other */
 	stamp_fill(a->data, a->lba_size, &stamp, 2 * QUALIFY_PLACE / a->lba_size); /* so later runs recognize these blocks */
 	for (size_t i = 0; i < PATTERNS && !ret && !interrupted; i++) {
-		if ((patterns[i].write && !a->write) || (i >= LIKED && !m.liked))
+		if ((patterns[i].write && !a->write) || (i >= ALIGNED && !m.preferred))
 			continue;
 		set_window(&m, i);
 		ret = open_queues(&m, patterns[i].lanes);
