@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -80,6 +81,19 @@ static inline struct stand_in *mock_driver(void)
 	memcpy(&stand_in_of, &symbol, sizeof(symbol));
 	dlclose(library); /* a GPU of main() keeps it */
 	return stand_in_of();
+}
+
+/* Has this machine no GPU of CUDA, and no mock? */
+static inline bool is_skipped(void)
+{
+	struct gpunvme_gpu *gpu;
+
+	if (gpunvme_gpu_open("cuda:0", NULL, &gpu)) {
+		printf("skipped: %s\n", gpunvme_errmsg());
+		return true;
+	}
+	gpunvme_gpu_close(gpu);
+	return false;
 }
 
 /*
