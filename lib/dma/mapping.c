@@ -49,7 +49,7 @@ static int show(struct gnv_mapping *map)
 	return ret == -EOPNOTSUPP && !(mem->gpu && mem->cpu) ? 0 : ret;
 }
 
-/* A GPU does not let go of it, as the error message says. */
+/* A GPU or a device does not release it, as the error message says. */
 static void leak(struct gnv_mapping *map)
 {
 	gnv_log(&map->dev->nvme.log, GPUNVME_LOG_ERROR, "%zu bytes are leaked: %s", map->mem->len, gpunvme_errmsg());
@@ -162,6 +162,16 @@ static int take_address(struct gnv_mapping *map)
 	return 0;
 }
 
+/* The mapping fails after all: @ret, with its error message. Memory that the device does not release stays. */
+static int drop_address(struct gnv_mapping *map, int ret)
+{
+	const struct gnv_message cause = gnv_message();
+
+	if (take_address(map))
+		leak(map);
+	return gnv_fail(ret, "%s", cause.text);
+}
+
 /* Any command may have been for this memory, so every queue ends. */
 static void mapping_lost(struct gnv_mem_watch *watch)
 {
@@ -217,7 +227,7 @@ int gnv_mapping_add(struct gpunvme_mem *mem, struct gpunvme_dev *dev)
 hide:
 	hide(map);
 unmap:
-	take_address(map);
+	ret = drop_address(map, ret);
 give_place:
 	give_place(map);
 free_map:
