@@ -146,6 +146,7 @@ GPUNVME_API int gpunvme_mem_free(struct gpunvme_mem *mem);
  * - -EXDEV: queues and data of its GPU lie in other memory on @dev, or it lies in another drive.
  * - -EOPNOTSUPP: the controller cannot access memory of the GPU, or no lists in its own memory (GPUNVME_MEM_CMB_LISTS: the first
  *   such mapping is tested, as by gpunvme_mem_cmb()).
+ * - -EFAULT: the program has freed memory that it registered.
  * - -ENOMEM: also at the limit of locked memory; -ENOSPC: no free IOVA; -ENODEV, -ESHUTDOWN; or errors of the kernel's mapping.
  * - -EBUSY: it was taken away, and a queue still has commands in flight. Or a drive on an NVIDIA GPU has a part of it mapped
  *   already (unmap that first), or another thread unmaps a part now (call again).

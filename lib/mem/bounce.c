@@ -31,18 +31,18 @@ bool gnv_mem_is_there(const struct gpunvme_mem *mem)
 }
 
 /* An address of freed memory must not be followed, not by the runtime either, which would end the process. */
-static int check(const struct gpunvme_mem *mem, uint64_t lane)
+int gnv_mem_check_there(const struct gpunvme_mem *mem)
 {
 	if (gnv_mem_is_there(mem))
 		return 0;
-	return gnv_fail(-EFAULT, "memory of the GPU at 0x%llx was freed while it was mapped. Call gpunvme_mem_free() first",
-			(unsigned long long)lane);
+	return gnv_fail(-EFAULT, "memory of the GPU at 0x%llx was freed while it was registered. Call gpunvme_mem_free() first",
+			(unsigned long long)mem->lane);
 }
 
 int gnv_mem_far_get(const struct gpunvme_mem *mem, size_t offset, void *to, size_t len)
 {
 	uint64_t lane = mem->lane + offset;
-	int ret = check(mem, lane);
+	int ret = gnv_mem_check_there(mem);
 
 	if (ret || !mem->cpu)
 		return ret ? ret : mem->gpu->ops->peek(mem->gpu, to, lane, len);
@@ -54,7 +54,7 @@ int gnv_mem_far_get(const struct gpunvme_mem *mem, size_t offset, void *to, size
 int gnv_mem_far_put(const struct gpunvme_mem *mem, size_t offset, const void *from, size_t len)
 {
 	uint64_t lane = mem->lane + offset;
-	int ret = check(mem, lane);
+	int ret = gnv_mem_check_there(mem);
 
 	if (ret || !mem->cpu)
 		return ret ? ret : mem->gpu->ops->poke(mem->gpu, lane, from, len);

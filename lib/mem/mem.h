@@ -149,6 +149,8 @@ int gnv_mem_far_put(const struct gpunvme_mem *mem, size_t offset, const void *fr
 
 /* Has its user not freed it? Memory of the library is there. */
 bool gnv_mem_is_there(const struct gpunvme_mem *mem);
+/* Return: 0; -EFAULT it was freed, with the error message. */
+int gnv_mem_check_there(const struct gpunvme_mem *mem);
 
 /* Complete the CPU's earlier stores to its mapping of such memory. Its later loads read the memory itself. */
 void gnv_mem_far_fence(const struct gpunvme_mem *mem);

@@ -123,9 +123,11 @@ void gnv_soft_space_unwatch(struct gnv_space *space, struct gnv_soft_watch *watc
 static int soft_map(struct gnv_space *space, const struct gpunvme_mem *mem, uint64_t *iova)
 {
 	struct soft_space *soft = soft_of(space);
+	int slot, ret = gnv_mem_check_there(mem);
 	struct entry *e;
-	int slot, ret = 0;
 
+	if (ret)
+		return ret;
 	if (!mem->cpu && !mem->local)
 		return gnv_fail(-EOPNOTSUPP, "the software controller cannot reach %s memory, which has no CPU address", mem->ops->kind);
 	if (mem->far && !mem->cpu && mem->gpu->ops->mem_check(mem->gpu, mem->lane, mem->len))

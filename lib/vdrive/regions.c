@@ -141,12 +141,10 @@ void gnv_vdrive_look_at_lent(void *drive)
 static int lend(struct gnv_vdrive *d, const struct gnv_soft_map *map)
 {
 	const bool lent = map->far && map->far->borrowed;
-	int ret = 0;
+	int ret;
 
 	pthread_mutex_lock(&d->lending);
-	if (lent && !gnv_mem_is_there(map->far)) /* its address may be another allocation's by now */
-		ret = gnv_fail(-EFAULT, "memory of the GPU at 0x%llx was freed. Call gpunvme_mem_free() and register it again",
-			       (unsigned long long)map->far->lane);
+	ret = lent ? gnv_mem_check_there(map->far) : 0; /* again, now that no launch begins */
 	if (!ret)
 		ret = write_len(d, map->slot, map->len);
 	if (!ret && lent) {
@@ -221,7 +219,7 @@ int gnv_vdrive_unmap(struct gnv_soft *soft, const struct gnv_soft_map *map)
 	if (!region->shown)
 		return 0;
 	if (!is_over(d) && withdraw(d, map->slot))
-		return -EBUSY; /* it stays valid, so the drive goes on to look whether it is freed */
+		return -EBUSY; /* a launch may still find it, so the drive goes on to look whether it is freed */
 	give_back(d, map->slot);
 	region->shown = region->known = false;
 	return d->exec->ops->hide(d->exec, region->cookie) ? -EOWNERDEAD : 0;

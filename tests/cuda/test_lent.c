@@ -48,27 +48,36 @@ static int enter(unsigned gpu)
 	return device;
 }
 
+static void release(int device)
+{
+	gnv_cuda_release_fn *end;
+
+	*(void **)&end = in_driver("cuDevicePrimaryCtxRelease_v2");
+	assert_int_equal(end(device), 0);
+}
+
 static void leave(int device)
 {
 	gnv_cuda_pop_fn *pop;
-	gnv_cuda_release_fn *release;
 	void *context;
 
 	*(void **)&pop = in_driver("cuCtxPopCurrent_v2");
-	*(void **)&release = in_driver("cuDevicePrimaryCtxRelease_v2");
 	assert_int_equal(pop(&context), 0);
-	assert_int_equal(release(device), 0);
+	release(device);
 }
 
 static gnv_cuda_ptr allocate(unsigned gpu, size_t len)
 {
-	const int device = enter(gpu);
+	gnv_cuda_pop_fn *pop;
 	gnv_cuda_ptr at = 0;
 	alloc_fn *alloc;
+	void *context;
 
+	(void)enter(gpu);
 	*(void **)&alloc = in_driver("cuMemAlloc_v2");
+	*(void **)&pop = in_driver("cuCtxPopCurrent_v2");
 	assert_int_equal(alloc(&at, len), 0);
-	leave(device);
+	assert_int_equal(pop(&context), 0); /* memory ends with its context, so that stays until give_back() */
 	return at;
 }
 
@@ -80,6 +89,7 @@ static void give_back(unsigned gpu, gnv_cuda_ptr at)
 	*(void **)&end = in_driver("cuMemFree_v2");
 	assert_int_equal(end(at), 0);
 	leave(device);
+	release(device);
 }
 
 /* ---- A drive whose data lies there ---- */
@@ -287,6 +297,34 @@ static void use_other_memory(struct rig *r)
 	r->pair.mem = lost;
 }
 
+static unsigned char marks[LEN];
+
+static void mark(unsigned gpu, gnv_cuda_ptr at)
+{
+	const int device = enter(gpu);
+	int (*put)(gnv_cuda_ptr at, const void *from, size_t len);
+
+	memset(marks, 0x5e, sizeof(marks));
+	*(void **)&put = in_driver("cuMemcpyHtoD_v2");
+	assert_int_equal(put(at, marks, LEN), 0);
+	leave(device);
+}
+
+static void check_mark(unsigned gpu, gnv_cuda_ptr at)
+{
+	const int device = enter(gpu);
+	int (*get)(void *to, gnv_cuda_ptr at, size_t len);
+	size_t i;
+
+	memset(marks, 0, sizeof(marks));
+	*(void **)&get = in_driver("cuMemcpyDtoH_v2");
+	assert_int_equal(get(marks, at, LEN), 0);
+	for (i = 0; i < LEN; i++)
+		if (marks[i] != 0x5e)
+			fail_msg("byte %zu of another allocation: 0x%x", i, marks[i]);
+	leave(device);
+}
+
 /* Another allocation has the address then, which commands must not reach. */
 static void freed_memory_leaves_the_drive(const char *uri, bool on_gpu)
 {
@@ -301,16 +339,17 @@ static void freed_memory_leaves_the_drive(const char *uri, bool on_gpu)
 		assert_int_equal(again, at);
 	if (on_gpu)
 		await_losses(1);
+	mark(0, again);
 	move_all_in_vain(&r, GPUNVME_IO_WRITE, GPUNVME_SC_DATA_TRANSFER);
 	move_all_in_vain(&r, GPUNVME_IO_READ, GPUNVME_SC_DATA_TRANSFER);
+	check_mark(0, again);
 	use_other_memory(&r);
 	good(gpunvme_mem_unmap(r.pair.mem, r.pair.dev));
-	if (on_gpu) /* another allocation has its address, and is not reached */
-		assert_int_equal(gpunvme_mem_map(r.pair.mem, r.pair.dev), -EFAULT);
-	else
-		good(gpunvme_mem_map(r.pair.mem, r.pair.dev)); /* each access of the threads' drive compares */
+	assert_int_equal(gpunvme_mem_map(r.pair.mem, r.pair.dev), -EFAULT);
 	give_back(0, again);
 	close_rig(&r);
+	if (on_gpu)
+		assert_int_equal(losses, 1); /* no other memory was reported */
 }
 
 static void freed_memory_leaves_a_drive_on_the_gpu(void **state)

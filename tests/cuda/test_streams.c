@@ -510,6 +510,7 @@ int main(void)
 		CASE(every_kind_of_stream_works),
 		CASE(streams_of_others_are_refused),
 		CASE(memory_that_threads_cannot_access_is_refused),
+		CASE(parts_of_a_volume_are_looked_at),
 		CASE(what_another_gpu_has_is_refused),
 		CASE(a_closed_device_is_refused),
 		CASE(memory_of_the_gpu_lands),
@@ -518,7 +519,6 @@ int main(void)
 		CASE(kernels_are_loaded_with_the_first_list),
 		CASE(a_load_that_fails_is_tried_again),
 		CASE(captures_stay_valid),
-		CASE(parts_of_a_volume_are_looked_at),
 	};
 
 	return cmocka_run_group_tests(tests, begin_group, NULL);

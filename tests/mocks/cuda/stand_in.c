@@ -319,6 +319,11 @@ PUBLIC int cuDevicePrimaryCtxRelease_v2(int device)
 			registered[i].ptr = NULL;
 			count(&self.registrations, -1);
 		}
+	for (i = 0; i < ALLOCATIONS && !__atomic_load_n(&primary[device - 40].references, __ATOMIC_ACQUIRE); i++)
+		if (allocated[i].ptr && !allocated[i].gone && allocated[i].kind != OF_POOL && allocated[i].device == device - 40) {
+			allocated[i].gone = !mprotect(allocated[i].ptr, allocated[i].len, PROT_NONE);
+			count(&self.allocations, -1);
+		}
 	pthread_mutex_unlock(&lock);
 	return 0;
 }
@@ -791,22 +796,52 @@ PUBLIC int cuMemHostGetDevicePointer_v2(gnv_cuda_ptr *at, void *ptr, unsigned fl
 	return flags || !known ? GNV_CUDA_INVALID_VALUE : 0;
 }
 
-PUBLIC gnv_cuda_alloc_fn cuMemAllocAsync;
-PUBLIC int cuMemAllocAsync(gnv_cuda_ptr *at, size_t len, void *stream)
+/*
+ * Addresses of a GPU are none of the host's heap (CUDA C++ Programming Guide, Unified Virtual Address Space). An allocation of a pool
+ * begins within a page, after another one, and freed memory faults.
+ */
+#define NEIGHBOUR 256
+
+/* With the lock held. */
+static void note_allocation(char *ptr, size_t len, int kind)
 {
 	int i;
 
-	(void)stream;
-	ASKED_UNSAFE(true);
-	*at = (uintptr_t)aligned_alloc(256, (len + 255) & ~(size_t)255);
-	if (!*at)
-		return GNV_CUDA_OUT_OF_MEMORY;
-	pthread_mutex_lock(&lock);
 	for (i = 0; i < ALLOCATIONS - 1 && (allocated[i].ptr || allocated[i].gone); i++)
 		;
-	allocated[i] = (struct memory){ (char *)(uintptr_t)*at, len, stack[(depth - 1) % 16], ++last_id, OF_POOL, false };
+	allocated[i] = (struct memory){ ptr, len, stack[(depth - 1) % 16], ++last_id, kind, false };
+}
+
+/* With the lock held. Return: its bytes, 0: there is none. */
+static size_t forget_allocation(const char *ptr)
+{
+	size_t len = 0;
+	int i;
+
+	for (i = 0; i < ALLOCATIONS && !len; i++)
+		if (allocated[i].ptr == ptr && allocated[i].kind == OF_POOL) {
+			len = allocated[i].len;
+			allocated[i].ptr = NULL;
+		}
+	return len;
+}
+
+PUBLIC gnv_cuda_alloc_fn cuMemAllocAsync;
+PUBLIC int cuMemAllocAsync(gnv_cuda_ptr *at, size_t len, void *stream)
+{
+	char *base;
+
+	(void)stream;
+	ASKED_UNSAFE(true);
+	base = mmap(NULL, NEIGHBOUR + len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (base == MAP_FAILED)
+		return GNV_CUDA_OUT_OF_MEMORY;
+	*at = (uintptr_t)base + NEIGHBOUR;
+	pthread_mutex_lock(&lock);
+	note_allocation(base, NEIGHBOUR, OF_POOL);
+	note_allocation(base + NEIGHBOUR, len, OF_POOL);
 	pthread_mutex_unlock(&lock);
-	memset((void *)(uintptr_t)*at, 0xa7, len); /* a program that needs zeros asks for them */
+	memset(base + NEIGHBOUR, 0xa7, len); /* a program that needs zeros asks for them */
 	count(&self.allocations, 1);
 	return 0;
 }
@@ -814,16 +849,16 @@ PUBLIC int cuMemAllocAsync(gnv_cuda_ptr *at, size_t len, void *stream)
 PUBLIC gnv_cuda_free_fn cuMemFreeAsync;
 PUBLIC int cuMemFreeAsync(gnv_cuda_ptr at, void *stream)
 {
-	int i;
+	char *base = (char *)(uintptr_t)at - NEIGHBOUR;
+	size_t len;
 
 	(void)stream;
 	ASKED_UNSAFE(false);
 	pthread_mutex_lock(&lock);
-	for (i = 0; i < ALLOCATIONS; i++)
-		if (at && allocated[i].ptr == (char *)(uintptr_t)at)
-			allocated[i].ptr = NULL;
+	len = forget_allocation(base) ? NEIGHBOUR + forget_allocation(base + NEIGHBOUR) : 0;
+	if (!len || mprotect(base, len, PROT_NONE) || madvise(base, len, MADV_DONTNEED))
+		broke("cuMemFreeAsync");
 	pthread_mutex_unlock(&lock);
-	free((void *)(uintptr_t)at);
 	count(&self.allocations, -1);
 	return sticky();
 }
@@ -1007,7 +1042,7 @@ static int find_attribute(void *value, int attribute, gnv_cuda_ptr at)
 	else if (attribute == GNV_CUDA_POINTER_POOL)
 		*(void **)value = device && found.kind == OF_POOL ? &pool[found.device] : NULL;
 	else if (attribute == GNV_CUDA_POINTER_LEGACY_IPC) /* only memory of cudaMalloc() can be shared by cudaIpcGetMemHandle() */
-		*(bool *)value = device && found.kind == OF_ALLOC;
+		*(uint64_t *)value = device && found.kind == OF_ALLOC; /* the size of its boolean is not documented: the larger one */
 	else
 		*(unsigned *)value = device ? GNV_CUDA_MEMORY_DEVICE : 1; /* CU_MEMORYTYPE_HOST */
 	return 0;
