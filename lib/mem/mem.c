@@ -155,7 +155,7 @@ GPUNVME_API int gpunvme_mem_register(struct gpunvme_gpu *gpu, void *ptr, size_t 
 
 	if (ret)
 		return ret;
-	ret = ((uintptr_t)ptr | len) & (gnv_sys_page_size() - 1) ? -ENOENT : gnv_mem_gpu_register(gpu, ptr, len, mem);
+	ret = !len || ((uintptr_t)ptr | len) & (gnv_sys_page_size() - 1) ? -ENOENT : gnv_mem_gpu_register(gpu, ptr, len, mem);
 	if (ret != -ENOENT)
 		return ret;
 	ret = gnv_mem_host_register(ptr, len, mem);

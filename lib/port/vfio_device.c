@@ -106,7 +106,7 @@ static void give_back(struct gnv_port_vfio *pv, gnv_port_lost_fn *lost, void *ct
 	if (!ret)
 		ret = halt(pv, &how);
 	if (ret) {
-		gnv_log(&pv->port.log, GPUNVME_LOG_ERROR, "%s: the kernel wants the device back: close it", pv->vfio.bdf);
+		gnv_log(&pv->port.log, GPUNVME_LOG_ERROR, "%s: the kernel wants the device back. Close it", pv->vfio.bdf);
 		return;
 	}
 	if (lost)

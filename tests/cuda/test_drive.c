@@ -734,8 +734,8 @@ static void gpus_that_others_have_are_refused(void **state)
 	if (!mock_driver())
 		skip();
 	cannot_be_opened(GNV_CUDA_UNAVAILABLE, "cuDevicePrimaryCtxRetain", 0, -EIO, "exclusive compute mode");
-	cannot_be_opened(GNV_CUDA_OUT_OF_MEMORY, "cuMemAllocAsync", 0, -ENOMEM, "se a smaller size, or another GPU");
-	cannot_be_opened(GNV_CUDA_OUT_OF_MEMORY, "cuMemAllocAsync", 1, -ENOMEM, "se a smaller size, or another GPU");
+	cannot_be_opened(GNV_CUDA_OUT_OF_MEMORY, "cuMemAllocAsync", 0, -ENOMEM, "Use a smaller size, or another GPU");
+	cannot_be_opened(GNV_CUDA_OUT_OF_MEMORY, "cuMemAllocAsync", 1, -ENOMEM, "Use a smaller size, or another GPU");
 	cannot_be_opened(GNV_CUDA_NO_DEVICE, "cuInit", 0, -ENODEV, "no GPU can be used");
 }
 

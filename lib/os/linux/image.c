@@ -22,7 +22,7 @@ static int open_file(struct gnv_image *image)
 {
 	gnv_fork_begin();
 	image->fd = gnv_fork_keep(open(image->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-	return image->fd < 0 ? failed(image, "open it: name a file that this user may read") : 0;
+	return image->fd < 0 ? failed(image, "open it. Name a file that this user may read") : 0;
 }
 
 static int check_kind(const struct gnv_image *image)

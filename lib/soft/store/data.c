@@ -22,7 +22,7 @@ static void lost(const struct gnv_soft_cmd *cmd, const char *why)
 
 void gnv_soft_data_lost(struct gnv_soft_cmd *cmd)
 {
-	lost(cmd, cmd->data->segs.far ? gpunvme_errmsg() : "it was freed while it was mapped: call gpunvme_mem_free() before");
+	lost(cmd, cmd->data->segs.far ? gpunvme_errmsg() : "it was freed while it was mapped. Call gpunvme_mem_free() first");
 }
 
 /* ---- Pieces of memory of the host ---- */

@@ -36,7 +36,7 @@ static void warn_of_file(const struct gnv_os_file *file, const struct gnv_log *l
 {
 	if (!file->direct && file->sector > block)
 		gnv_log(log, GPUNVME_LOG_WARN,
-			"%s: its blocks have %u bytes, so blocks of %u go through the page cache, and a write to one reads the rest: use lba=%u",
+			"%s: its blocks have %u bytes, so blocks of %u go through the page cache, and a write to one reads the rest. Use lba=%u",
 			path, file->sector, block, file->sector);
 	else if (!file->direct)
 		gnv_log(log, GPUNVME_LOG_INFO, "%s: it has no direct I/O for blocks of %u bytes, which go through the page cache", path, block);

@@ -48,7 +48,7 @@ static int check_size(const struct gnv_soft_config *config, uint64_t *size)
 	if (ret || *size > PTRDIFF_MAX - HUGE_PAGE)
 		return gnv_fail(-ENOMEM, "soft:ram:%.100s is more than an address space holds. Use a smaller size", text);
 	if (*size < config->lba_size || *size % config->lba_size)
-		return gnv_fail(-EINVAL, "soft:ram:%.100s has no whole number of blocks of %u bytes: change its size or the block size",
+		return gnv_fail(-EINVAL, "soft:ram:%.100s has no whole number of blocks of %u bytes. Change its size or the block size",
 				text, config->lba_size);
 	if (config->read_only)
 		return gnv_fail(-EINVAL, "soft:ram:%.100s begins with zeroes, and with ro=1 it would never hold data. Leave ro out, or use a "
