@@ -5,7 +5,8 @@
  *
  *   0 CPU threads   the threads of one kernel read with <gpunvme/device.h>, each thread of a wave a row
  *   N CPU threads   they know the lists, too, and read through bare rings (chains/rings.h) as soon as a wave has used its rows. The
- *                   waves are those of a kernel that stays (chains/waves.h): no list crosses the link, and there are no launches
+ *                   waves are those of a kernel that stays (chains/waves.h): no list crosses the link, and there are no launches.
+ *                   Or they start kernels for batches of nodes whose rows are there, as CUDA graphs or launches (chains/batches.h)
  *
  * Both have the same drive and rings in memory of the host. Rows arrive there, too, or with --data in memory of the GPU. The queues
  * of the GPU have the flags that gpunvme_gpu_ordering_test() finds to be safe. The words of one sum in 64 are compared with what they must
@@ -15,7 +16,8 @@
  *     -lgpunvme -Xlinker -rpath=$PWD/build/release/lib
  *   gather_drive 'soft:vram:4G?on=cuda:1&lat_us=20&queues=36' --row 512 --ways 0:32:1536,1:8:384,4:32:384,12:36:768
  *
- * --ways N:Q:S,.. CPU threads, queues, nodes at a time, one way after the other (0:32:1536)
+ * --ways N:Q:S,.. CPU threads, queues, nodes at a time, one way after the other (0:32:1536). N:Q:S:graphB: CUDA graphs, for B
+ *                 batches of nodes of each CPU thread; N:Q:S:launchB: launches
  * --row BYTES     a power of two from 512 to 4096 (4096)
  * --fan N         neighbours of a node (16; at most 32)
  * --runs N        so many times
@@ -42,7 +44,8 @@
 const char *const program = "gather_drive";
 
 static const char usage[] =
-	"usage: gather_drive URI [--ways THREADS:QUEUES:NODES,..] [--row BYTES] [--fan N] [--runs N] [--seconds S] [--data]";
+	"usage: gather_drive URI [--ways THREADS:QUEUES:NODES[:graphN|:launchN],..] [--row BYTES] [--fan N] [--runs N] [--seconds S] "
+	"[--data]";
 
 #define FILL (64u << 10) /* bytes of a write */
 #define FILL_WAVES 32u
@@ -179,6 +182,35 @@ WAVE_FN void run_slot(const struct job &j, const struct gpunvme_dq *dq, const st
 	wave_add(&j.counts->wrong, wrong);
 }
 
+/* A slot between two kernels of its batch, in memory of the threads. */
+struct kept {
+	uint64_t turn, wrong;
+};
+
+/* As a turn of run_slot(). Its rows are there. */
+WAVE_FN void run_turn(const struct job &j, struct kept *k, uint32_t slot)
+{
+	const uint64_t turn = k->turn + 1;
+	uint32_t wrong = wave_sum(use_rows(j, slot, node_of(j, slot, turn)));
+
+	post_used(j.waves, slot, turn);
+	if (wave_lane())
+		return;
+	k->turn = turn;
+	k->wrong += wrong;
+}
+
+static void add_counts(struct counts *sum, const struct kept *k, uint32_t slots)
+{
+	std::vector<struct kept> all(slots);
+
+	local_read(all.data(), k, slots * sizeof(*k));
+	for (const struct kept &one : all) {
+		sum->nodes += one.turn;
+		sum->wrong += one.wrong;
+	}
+}
+
 /* Each word of the matrix follows from its place. */
 WAVE_FN void fill_part(const struct job &j, uint32_t wave)
 {
@@ -228,6 +260,20 @@ __global__ static void __launch_bounds__(BLOCK + WARP, 1) work(const struct job 
 		run_slot(j, nullptr, &seen, slot);
 }
 
+__global__ static void __launch_bounds__(BATCH_BLOCK) once(const struct job j, struct kept *k, uint32_t first, uint32_t count)
+{
+	uint32_t slot = blockIdx.x * (BATCH_BLOCK / WARP) + threadIdx.x / WARP;
+
+	if (slot < count)
+		run_turn(j, &k[first + slot], first + slot);
+}
+
+static void start_batch(const struct job &j, struct kept *k, uint32_t first, uint32_t count, batch_stream stream)
+{
+	once<<<(count * WARP + BATCH_BLOCK - 1) / BATCH_BLOCK, BATCH_BLOCK, 0, stream>>>(j, k, first, count);
+	check(cudaGetLastError(), "the kernel");
+}
+
 __global__ static void fill(const struct job j)
 {
 	fill_part(j, blockIdx.x);
@@ -266,6 +312,12 @@ static void work(void *arg)
 	run_slot(*(const struct job *)arg, nullptr, nullptr, gpunvme_thread_id());
 }
 
+static void start_batch(const struct job &j, struct kept *k, uint32_t first, uint32_t count, batch_stream)
+{
+	for (uint32_t i = first; i < first + count; i++)
+		run_turn(j, &k[i], i);
+}
+
 static void fill(void *arg)
 {
 	fill_part(*(const struct job *)arg, gpunvme_thread_id());
@@ -291,8 +343,10 @@ static void run_fill(const struct job &j)
 /* A CPU thread, its slots and its queues. */
 struct feeder {
 	const struct job *j;
+	struct kernels *kernels; /* or null */
 	uint32_t first, count, queue, queues;
 	double end;
+	struct pending pending = {};
 	int failed = 0;
 	std::vector<ring> ring_of = {};
 	std::vector<uint32_t> missing = {};
@@ -319,11 +373,23 @@ struct feeder {
 		while ((cid = r->take(&failed)) >= 0) {
 			uint32_t s = (uint32_t)cid / j->fan;
 
-			if (!--missing[s])
-				__atomic_store_n(&j->waves.arrived[first + s], turn[s], __ATOMIC_RELEASE);
+			if (--missing[s])
+				continue;
+			__atomic_store_n(&j->waves.arrived[first + s], turn[s], __ATOMIC_RELEASE);
+			if (kernels && pending.arrived(s, false))
+				go_on(s);
 		}
 		if (r->head != before)
 			__atomic_store_n((uint32_t *)r->dq->cq_db, r->head, __ATOMIC_RELEASE);
+	}
+
+	/* All rows of the batch of a slot are there. At the end they are not used. */
+	void go_on(uint32_t s)
+	{
+		if (now() < end)
+			kernels->start((first + s) / kernels->size);
+		else
+			live -= kernels->size;
 	}
 
 	bool is_used(uint32_t s)
@@ -348,10 +414,12 @@ struct feeder {
 			ring_of.emplace_back(&j->dq[queue + q]);
 		missing.assign(count, 0);
 		turn.assign(count, 0);
+		if (kernels)
+			pending.begin(count, kernels->size);
 		for (uint32_t s = 0; s < count; s++)
 			submit(s);
 		while (live && !failed) {
-			const bool ends = now() >= end;
+			const bool ends = !kernels && now() >= end;
 
 			for (ring &r : ring_of) {
 				take(&r);
@@ -372,7 +440,7 @@ struct feeder {
 	}
 };
 
-static void run_feeders(const struct job &j, const struct way &w)
+static void run_feeders(const struct job &j, const struct way &w, struct kernels *k = nullptr)
 {
 	const uint32_t each = w.at_once / w.threads, queues = w.queues / w.threads;
 	const double end = now() + (double)j.ns / 1e9;
@@ -380,7 +448,7 @@ static void run_feeders(const struct job &j, const struct way &w)
 	std::vector<std::thread> thread;
 
 	for (uint32_t i = 0; i < w.threads; i++)
-		all.push_back({ &j, i * each, each, i * queues, queues, end });
+		all.push_back({ &j, k, i * each, each, i * queues, queues, end });
 	for (auto &f : all)
 		thread.emplace_back(&feeder::run, &f);
 	for (auto &t : thread)
@@ -393,6 +461,28 @@ static void run_feeders(const struct job &j, const struct way &w)
 /* ---- Runs ---- */
 
 /* Return: seconds. */
+static double run_batches(struct job &j, const struct way &w)
+{
+	std::vector<struct kept> none(j.chains);
+	struct kept *k = (struct kept *)local_copy(none.data(), j.chains * sizeof(*k));
+	double seconds;
+
+	j.waves = open_waves(j.chains);
+	{
+		struct kernels kernels(j.chains, j.chains / w.threads / w.batches, w.graph,
+				       [&j, k](uint32_t first, uint32_t count, batch_stream s) { start_batch(j, k, first, count, s); });
+		double begun = now();
+
+		run_feeders(j, w, &kernels);
+		seconds = now() - begun;
+	}
+	add_counts(j.counts, k, j.chains);
+	free_local(k);
+	close_waves(j.waves);
+	return seconds;
+}
+
+/* Return: seconds. */
 static double run_way(struct job &j, const struct way &w)
 {
 	std::thread waves;
@@ -402,6 +492,8 @@ static double run_way(struct job &j, const struct way &w)
 		run_waves(j, true);
 		return now() - begun;
 	}
+	if (w.batches)
+		return run_batches(j, w);
 	j.waves = open_waves(j.chains);
 	waves = std::thread([&j] { run_waves(j, false); });
 	begun = now();
@@ -409,8 +501,7 @@ static double run_way(struct job &j, const struct way &w)
 	double seconds = now() - begun;
 	__atomic_store_n(j.waves.end, 1, __ATOMIC_RELEASE);
 	waves.join();
-	free_host(j.waves.arrived);
-	free_host(j.waves.mail);
+	close_waves(j.waves);
 	return seconds;
 }
 
@@ -418,23 +509,21 @@ static void print(const struct setup &o, const struct job &j, const struct way &
 {
 	const double rows = (double)j.counts->nodes * j.fan / seconds;
 
-	printf("{\"uri\": \"%s\", \"threads\": %u, \"queues\": %u, \"nodes\": %u, \"row\": %u, \"fan\": %u, \"data\": \"%s\", "
-	       "\"seconds\": %.3f, \"rows_s\": %.0f, \"gb_s\": %.2f, \"wrong\": %llu}\n", o.uri, w.threads, w.queues, w.at_once, j.node, j.fan,
-	       o.data ? "gpu" : "host", seconds, rows, rows * j.node / 1e9, j.counts->wrong);
+	printf("{\"uri\": \"%s\", \"threads\": %u, \"kernels\": \"%s\", \"batches\": %u, \"queues\": %u, \"nodes\": %u, \"row\": %u, "
+	       "\"fan\": %u, \"data\": \"%s\", \"seconds\": %.3f, \"rows_s\": %.0f, \"gb_s\": %.2f, \"wrong\": %llu}\n",
+	       o.uri, w.threads, kernels_of(w), w.batches, w.queues, w.at_once, j.node, j.fan, o.data ? "gpu" : "host", seconds, rows,
+	       rows * j.node / 1e9, j.counts->wrong);
 	fflush(stdout);
 }
 
-static void open_buffer(struct session &s, const struct setup &o, struct job &j)
+static void open_memory(struct session &s, const struct setup &o, struct job &j)
 {
-	gpunvme_mem_opts opts = GPUNVME_MEM_OPTS_INIT;
 	uint32_t most = 1;
 
 	for (const struct way &w : o.ways)
 		most = std::max(most, w.at_once);
-	opts.flags = o.data ? GPUNVME_MEM_VRAM : GPUNVME_MEM_HOST;
-	check(gpunvme_mem_alloc(s.gpu, std::max((size_t)most * o.fan * o.row, (size_t)FILL_WAVES * FILL), &opts, &s.mem));
-	check(gpunvme_mem_map(s.mem, s.dev));
-	check(gpunvme_mem_dbuf(s.mem, s.dev, &j.buf));
+	open_buffer(s, std::max((size_t)most * o.fan * o.row, (size_t)FILL_WAVES * FILL), o.data);
+	j.buf = s.dbuf;
 	j.sum = (uint64_t *)local_copy(std::vector<char>((size_t)most * o.row).data(), (size_t)most * o.row);
 }
 
@@ -515,6 +604,7 @@ int main(int argc, char **argv)
 	bool failed;
 
 #ifdef __CUDACC__
+	setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0); /* so that batches do not wait for each other */
 	check(cudaSetDevice(0), "there is no GPU that CUDA can use");
 #endif
 	open_drive(s, o.uri, &cpu);
@@ -524,7 +614,7 @@ int main(int argc, char **argv)
 		die("the drive is smaller than 64 KiB");
 	j.counts = (struct counts *)host_memory(sizeof(*j.counts) + sizeof(*j.failed));
 	j.failed = (int *)(j.counts + 1);
-	open_buffer(s, o, j);
+	open_memory(s, o, j);
 	failed = run_all(o, s, j, cpu);
 	close_drive(s, cpu);
 	free_local(j.sum);

@@ -4,21 +4,24 @@
  * read for them. A wave runs a query (chains/step.h).
  *
  *   0 CPU threads   the threads of one kernel read with <gpunvme/device.h>
- *   N CPU threads   they read through bare rings, for the waves of a kernel that stays (chains/rings.h, chains/waves.h)
+ *   N CPU threads   they read through bare rings, for the waves of a kernel that stays (chains/rings.h, chains/waves.h), or start
+ *                   kernels for batches of queries whose nodes are there, as CUDA graphs or launches (chains/batches.h)
  *
- * Both have the same drive, rings and data in memory of the host, and the same arithmetic. The queues of the GPU have the flags
- * that gpunvme_gpu_ordering_test() finds to be safe. Each answer is compared with that of the same search in memory, which takes no drive, and
- * these answers with the exact ones of the image.
+ * All have the same drive, the same arithmetic and rings in memory of the host. Data is there, too, or with --data in memory of the
+ * GPU. The queues of the GPU have the flags that gpunvme_gpu_ordering_test() finds to be safe. Each answer is compared with that of
+ * the same search in memory, which takes no drive, and these answers with the exact ones of the image.
  *
  *   search_data graph.img 100000 4000 512      # examples/search
  *   nvcc -arch=sm_90 -O3 -std=c++17 -Iinclude -Idevice -Iexamples/cuda -o search_drive bench/search_drive.cu -Lbuild/release/lib \
  *     -lgpunvme -Xlinker -rpath=$PWD/build/release/lib
  *   search_drive 'soft:vram:1G?on=cuda:0&lat_us=20&queues=36&image=graph.img' graph.img --ways 0:32:1536,1:8:384,4:32:384,12:36:384
  *
- * --ways N:Q:C,.. CPU threads, queues, queries at a time, one way after the other (0:32:1536)
+ * --ways N:Q:C,.. CPU threads, queues, queries at a time, one way after the other (0:32:1536). N:Q:C:graphB: CUDA graphs, for B
+ *                 batches of queries of each CPU thread; N:Q:C:launchB: launches
  * --runs N        so many times
  * --list N        best nodes that a query remembers (48; 10 to 128)
  * --seconds S     of a run
+ * --data          nodes arrive in memory of the GPU. With link=0 of the drive that is no link that can be bought
  *
  * A line of JSON for each run. Ends with 1 when an answer was wrong or a read failed. Built as C++, kernels are threads of the CPU:
  * that shows that the program is right and nothing about speed.
@@ -47,13 +50,15 @@
 
 const char *const program = "search_drive";
 
-static const char usage[] = "usage: search_drive URI IMAGE [--ways THREADS:QUEUES:QUERIES,..] [--runs N] [--list N] [--seconds S]";
+static const char usage[] = "usage: search_drive URI IMAGE [--ways THREADS:QUEUES:QUERIES[:graphN|:launchN],..] [--runs N] [--list N] "
+			    "[--seconds S] [--data]";
 
 struct setup {
 	const char *uri, *image;
 	std::vector<struct way> ways = {};
 	uint32_t runs = 1, list = 48;
 	double seconds = 1;
+	bool data = false;
 };
 
 struct counts {
@@ -116,7 +121,87 @@ over:
 	wave_add(&j.counts->wrong, c.wrong);
 }
 
+/* A wave between two kernels of its batch, in memory of the threads. */
+struct kept {
+	struct step step;
+	struct counts c;
+	uint64_t begun, n;
+	uint32_t wanted, over;
+};
+
+/* As a turn of run_chain(). Its nodes are there. */
+template <uint32_t BYTES> WAVE_FN void run_step(const struct job &j, struct kept *k, struct step *s, uint32_t chain)
+{
+	const uint32_t *data = (const uint32_t *)(uintptr_t)(j.buf.base + chain * (uint64_t)BEAM * BYTES);
+	const uint64_t begun = k->c.steps ? k->begun : clock_ns();
+	uint64_t want[BEAM], n = k->c.steps ? k->n : chain;
+	struct counts c = k->c;
+	bool over = k->over;
+	uint32_t wanted = 0;
+
+	if (over)
+		return;
+	if (c.steps) {
+		wave_copy(s, &k->step);
+		wanted = step_take<BYTES>(s, &j.graph, data, k->wanted, want);
+	}
+	while (!wanted && !over) {
+		if (c.steps) {
+			c.queries++;
+			c.wrong += step_hash(s) != j.answer[n % j.graph.queries];
+			n += j.chains;
+		}
+		over = !wave_ballot(!c.steps || clock_ns() - begun < j.ns);
+		if (!over)
+			wanted = step_begin<BYTES>(s, &j.graph, &j.graph.query[n % j.graph.queries], want);
+	}
+	c.steps++;
+	c.reads += wanted;
+	if (over)
+		post_end(j.waves, chain, c.steps);
+	else
+		post(j.waves, chain, c.steps, want);
+	wave_copy(&k->step, s);
+	if (wave_lane())
+		return;
+	k->c = c;
+	k->begun = begun;
+	k->n = n;
+	k->wanted = wanted;
+	k->over = over;
+}
+
+static void add_counts(struct counts *sum, const struct kept *k, uint32_t chains)
+{
+	std::vector<struct kept> all(chains);
+
+	local_read(all.data(), k, chains * sizeof(*k));
+	for (const struct kept &one : all) {
+		sum->queries += one.c.queries;
+		sum->steps += one.c.steps;
+		sum->reads += one.c.reads;
+		sum->wrong += one.c.wrong;
+	}
+}
+
 #ifdef __CUDACC__
+template <uint32_t BYTES>
+__global__ static void __launch_bounds__(BATCH_BLOCK) once(const struct job j, struct kept *k, uint32_t first, uint32_t count)
+{
+	uint32_t slot = threadIdx.x / WARP, chain = blockIdx.x * (BATCH_BLOCK / WARP) + slot;
+	__shared__ struct step step[BATCH_BLOCK / WARP];
+
+	if (chain < count)
+		run_step<BYTES>(j, &k[first + chain], &step[slot], first + chain);
+}
+
+template <uint32_t BYTES>
+static void start_batch(const struct job &j, struct kept *k, uint32_t first, uint32_t count, batch_stream stream)
+{
+	once<BYTES><<<(count * WARP + BATCH_BLOCK - 1) / BATCH_BLOCK, BATCH_BLOCK, 0, stream>>>(j, k, first, count);
+	check(cudaGetLastError(), "the kernel");
+}
+
 template <uint32_t BYTES> __global__ static void __launch_bounds__(BLOCK, RESIDENT) walk(const struct job j)
 {
 	uint32_t slot = threadIdx.x / WARP, chain = blockIdx.x * SLOTS + slot;
@@ -158,6 +243,14 @@ template <uint32_t BYTES> static void run_waves(const struct job &j, bool reads)
 	check(cudaStreamDestroy(stream), "a stream");
 }
 #else
+template <uint32_t BYTES> static void start_batch(const struct job &j, struct kept *k, uint32_t first, uint32_t count, batch_stream)
+{
+	struct step s;
+
+	for (uint32_t i = first; i < first + count; i++)
+		run_step<BYTES>(j, &k[i], &s, i);
+}
+
 template <uint32_t BYTES> static void walk(void *arg)
 {
 	const struct job *j = (const struct job *)arg;
@@ -225,6 +318,28 @@ template <uint32_t BYTES> static double search_memory(const struct step_graph *g
 /* ---- Runs ---- */
 
 /* Return: seconds. */
+template <uint32_t BYTES> static double run_batches(struct job &j, const struct way &w)
+{
+	std::vector<struct kept> none(j.chains);
+	struct kept *k = (struct kept *)local_copy(none.data(), j.chains * sizeof(*k));
+	double seconds;
+
+	j.waves = open_waves(j.chains);
+	{
+		struct kernels kernels(j.chains, j.chains / w.threads / w.batches, w.graph,
+				       [&j, k](uint32_t first, uint32_t count, batch_stream s) { start_batch<BYTES>(j, k, first, count, s); });
+		double begun = now();
+
+		run_rings(&j, j.waves.mail, j.waves.arrived, w.threads, &kernels);
+		seconds = now() - begun;
+	}
+	add_counts(j.counts, k, j.chains);
+	free_local(k);
+	close_waves(j.waves);
+	return seconds;
+}
+
+/* Return: seconds. */
 template <uint32_t BYTES> static double run_way(struct job &j, const struct way &w)
 {
 	std::thread waves;
@@ -234,6 +349,8 @@ template <uint32_t BYTES> static double run_way(struct job &j, const struct way 
 		run_waves<BYTES>(j, true);
 		return now() - begun;
 	}
+	if (w.batches)
+		return run_batches<BYTES>(j, w);
 	j.waves = open_waves(j.chains);
 	waves = std::thread([&j] { run_waves<BYTES>(j, false); });
 	begun = now();
@@ -241,8 +358,7 @@ template <uint32_t BYTES> static double run_way(struct job &j, const struct way 
 	double seconds = now() - begun;
 	__atomic_store_n(j.waves.end, 1, __ATOMIC_RELEASE);
 	waves.join();
-	free_host(j.waves.arrived);
-	free_host(j.waves.mail);
+	close_waves(j.waves);
 	return seconds;
 }
 
@@ -250,11 +366,12 @@ static void print(const struct setup &o, const struct job &j, const struct way &
 {
 	const struct counts &c = *j.counts;
 
-	printf("{\"uri\": \"%s\", \"threads\": %u, \"queues\": %u, \"node\": %u, \"nodes\": %u, \"list\": %u, \"chains\": %u, \"seconds\": %.3f, "
-	       "\"queries_s\": %.0f, \"reads_s\": %.0f, \"gb_s\": %.2f, \"reads_query\": %.1f, \"steps_query\": %.1f, \"recall\": %.4f, "
-	       "\"wrong\": %llu}\n", o.uri, w.threads, w.queues, j.node, nodes, o.list, w.at_once, seconds, (double)c.queries / seconds,
-	       (double)c.reads / seconds, (double)c.reads * j.node / seconds / 1e9, c.queries ? (double)c.reads / (double)c.queries : 0,
-	       c.queries ? (double)c.steps / (double)c.queries : 0, recall, c.wrong);
+	printf("{\"uri\": \"%s\", \"threads\": %u, \"kernels\": \"%s\", \"batches\": %u, \"queues\": %u, \"node\": %u, \"nodes\": %u, "
+	       "\"list\": %u, \"chains\": %u, \"data\": \"%s\", \"seconds\": %.3f, \"queries_s\": %.0f, \"reads_s\": %.0f, "
+	       "\"gb_s\": %.2f, \"reads_query\": %.1f, \"steps_query\": %.1f, \"recall\": %.4f, \"wrong\": %llu}\n",
+	       o.uri, w.threads, kernels_of(w), w.batches, w.queues, j.node, nodes, o.list, w.at_once, o.data ? "gpu" : "host", seconds,
+	       (double)c.queries / seconds, (double)c.reads / seconds, (double)c.reads * j.node / seconds / 1e9,
+	       c.queries ? (double)c.reads / (double)c.queries : 0, c.queries ? (double)c.steps / (double)c.queries : 0, recall, c.wrong);
 	fflush(stdout);
 }
 
@@ -321,7 +438,7 @@ template <uint32_t BYTES> static unsigned long long run_all(const struct setup &
 	const uint32_t flags = safe_flags(s);
 	for (const struct way &w : o.ways)
 		most = std::max(most, w.at_once);
-	s.buffer((size_t)most * BEAM * BYTES);
+	open_buffer(s, (size_t)most * BEAM * BYTES, o.data);
 	j.buf = s.dbuf;
 	for (uint32_t run = 0; run < o.runs; run++)
 		for (const struct way &w : o.ways) {
@@ -350,7 +467,7 @@ template <uint32_t BYTES> static unsigned long long run_all(const struct setup &
 static struct setup options(int argc, char **argv)
 {
 	static const struct option names[] = { { "ways", 1, 0, 'w' }, { "runs", 1, 0, 'r' }, { "list", 1, 0, 'l' },
-					       { "seconds", 1, 0, 's' }, {} };
+					       { "seconds", 1, 0, 's' }, { "data", 0, 0, 'd' }, {} };
 	char all[] = "0:32:1536", *ways = all;
 	struct setup o;
 	int c;
@@ -364,6 +481,8 @@ static struct setup options(int argc, char **argv)
 			o.list = (uint32_t)atoi(optarg);
 		else if (c == 's')
 			o.seconds = atof(optarg);
+		else if (c == 'd')
+			o.data = true;
 		else
 			die(usage);
 	}
@@ -383,6 +502,7 @@ int main(int argc, char **argv)
 	unsigned long long wrong;
 
 #ifdef __CUDACC__
+	setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0); /* so that batches do not wait for each other */
 	check(cudaSetDevice(0), "there is no GPU that CUDA can use");
 #endif
 	wrong = bytes == 512 ? run_all<512>(o, d) : bytes == 1024 ? run_all<1024>(o, d) : run_all<4096>(o, d);

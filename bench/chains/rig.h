@@ -31,6 +31,11 @@ static inline void *local_copy(const void *from, size_t bytes)
 	return p;
 }
 
+static inline void local_read(void *to, const void *from, size_t bytes)
+{
+	check(cudaMemcpy(to, from, bytes, cudaMemcpyDeviceToHost), "cudaMemcpy");
+}
+
 static inline void free_local(const void *p)
 {
 	check(cudaFree((void *)p), "cudaFree");
@@ -74,6 +79,11 @@ static inline void free_host(void *p)
 static inline void *local_copy(const void *from, size_t bytes)
 {
 	return memcpy(host_memory(bytes), from, bytes);
+}
+
+static inline void local_read(void *to, const void *from, size_t bytes)
+{
+	memcpy(to, from, bytes);
 }
 
 static inline void free_local(const void *p)
@@ -129,6 +139,17 @@ static void close_queues(struct session &s)
 		check(gpunvme_queue_destroy(q));
 	free_host(s.dq);
 	s.qp.clear();
+}
+
+/* For data that drive and threads exchange, in memory of the GPU or of the host. */
+static inline void open_buffer(struct session &s, size_t bytes, bool of_gpu)
+{
+	gpunvme_mem_opts opts = GPUNVME_MEM_OPTS_INIT;
+
+	opts.flags = of_gpu ? GPUNVME_MEM_VRAM : GPUNVME_MEM_HOST;
+	check(gpunvme_mem_alloc(s.gpu, bytes, &opts, &s.mem));
+	check(gpunvme_mem_map(s.mem, s.dev));
+	check(gpunvme_mem_dbuf(s.mem, s.dev, &s.dbuf));
 }
 
 /* After close_queues(). */

@@ -2,7 +2,7 @@
 /*
  * The baseline of bench/chains and bench/search_drive: CPU threads on bare rings, without time-outs and recovery. They ring both
  * doorbells once for a batch. CPU and waves exchange words in memory of the host: what has arrived, and which nodes come next. There
- * are no launches.
+ * are no launches, unless batches are asked for (batches.h).
  */
 #ifndef BENCH_CHAINS_RINGS_H
 #define BENCH_CHAINS_RINGS_H
@@ -14,6 +14,8 @@
 #include <sched.h>
 
 #include <gpunvme/device.h>
+
+#include "batches.h"
 
 #define BEAM 4u /* nodes of a step, at most */
 
@@ -102,7 +104,9 @@ struct rings {
 	const struct trip *j;
 	struct mail *mail;
 	uint64_t *arrived;
+	struct kernels *kernels; /* or null */
 	uint32_t first, count, queue, queues;
+	struct pending pending = {};
 	uint64_t reads = 0;
 	int failed = 0;
 	std::vector<ring> ring_of = {};
@@ -135,7 +139,17 @@ struct rings {
 		}
 		steps[s]++;
 		reads += missing[s];
-		live -= !missing[s];
+		if (missing[s])
+			return;
+		live--;
+		go_on(s, true);
+	}
+
+	/* A chain has its nodes, or has ended. */
+	void go_on(uint32_t s, bool ended)
+	{
+		if (kernels && pending.arrived(s, ended))
+			kernels->start((first + s) / kernels->size);
 	}
 
 	void take(ring *r)
@@ -147,8 +161,10 @@ struct rings {
 		while ((cid = r->take(&failed)) >= 0) {
 			uint32_t s = (uint32_t)cid / BEAM;
 
-			if (!--missing[s])
-				__atomic_store_n(&arrived[first + s], steps[s], __ATOMIC_RELEASE);
+			if (--missing[s])
+				continue;
+			__atomic_store_n(&arrived[first + s], steps[s], __ATOMIC_RELEASE);
+			go_on(s, false);
 		}
 		if (r->head != before)
 			__atomic_store_n((uint32_t *)r->dq->cq_db, r->head, __ATOMIC_RELEASE);
@@ -170,6 +186,10 @@ struct rings {
 			ring_of.emplace_back(&j->dq[queue + q]);
 		missing.assign(count, 0);
 		steps.assign(count, 0);
+		if (kernels)
+			pending.begin(count, kernels->size);
+		for (uint32_t s = 0; kernels && s < count; s += kernels->size)
+			kernels->start((first + s) / kernels->size);
 		for (live = count; live && !failed;) {
 			for (ring &r : ring_of) {
 				take(&r);
@@ -185,8 +205,8 @@ struct rings {
 	}
 };
 
-/* Return: reads of @threads CPU threads. They end when the waves have ended, or a read failed. */
-static inline uint64_t run_rings(struct trip *j, struct mail *mail, uint64_t *arrived, uint32_t threads)
+/* Return: reads of @threads CPU threads. They end when the waves have ended, or a read failed. @k: null where a kernel stays. */
+static inline uint64_t run_rings(struct trip *j, struct mail *mail, uint64_t *arrived, uint32_t threads, struct kernels *k = nullptr)
 {
 	uint32_t each = j->chains / threads, queues = j->queues / threads;
 	std::vector<struct rings> all;
@@ -194,7 +214,7 @@ static inline uint64_t run_rings(struct trip *j, struct mail *mail, uint64_t *ar
 	uint64_t reads = 0;
 
 	for (uint32_t i = 0; i < threads; i++)
-		all.push_back({ j, mail, arrived, i * each, each, i * queues, queues });
+		all.push_back({ j, mail, arrived, k, i * each, each, i * queues, queues });
 	for (auto &r : all)
 		thread.emplace_back(&rings::run, &r);
 	for (auto &t : thread)

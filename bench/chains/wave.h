@@ -90,6 +90,17 @@ WAVE_BOTH void wave_add(unsigned long long *sum, unsigned long long v)
 #endif
 }
 
+/* All threads of the wave copy, and each sees all of it. */
+template <class T> WAVE_BOTH void wave_copy(T *to, const T *from)
+{
+	const uint64_t *word = (const uint64_t *)from;
+
+	wave_sync();
+	for (uint32_t i = wave_lane(); i < sizeof(T) / 8; i += WAVE)
+		((uint64_t *)to)[i] = word[i];
+	wave_sync();
+}
+
 /* A load from memory that a drive has written. */
 template <class T> WAVE_BOTH T wave_load(const T *at)
 {

@@ -13,6 +13,7 @@
 #define WARP 32u	     /* WAVE, also in functions of the host */
 #define BLOCK 512u	     /* threads of a kernel's block: one on a multiprocessor, so that others are left for the drive */
 #define SLOTS (BLOCK / WARP) /* chains of a block */
+#define BATCH_BLOCK 128u     /* threads of a block of a batch's kernel: small, so that a batch is on many multiprocessors */
 
 /* What CPU threads and waves share, in memory of the host. */
 struct waves {
@@ -125,6 +126,12 @@ static struct waves open_waves(uint32_t chains)
 	w.arrived = (uint64_t *)host_memory(8 * chains + 128);
 	w.end = (uint32_t *)&w.arrived[chains + 8];
 	return w;
+}
+
+static void close_waves(const struct waves &w)
+{
+	free_host(w.arrived);
+	free_host(w.mail);
 }
 
 #endif
