@@ -204,13 +204,19 @@ static const char *mixed(uint32_t reads)
 	return text;
 }
 
+static const char *plural(uint32_t n)
+{
+	return n == 1 ? "" : "s";
+}
+
 static void print_text(const struct bench *b, const struct gpunvme_queue_latency *sum, uint64_t errors)
 {
 	struct gpunvme_dev_info now = { .size = sizeof(now) };
 	double iops = (double)b->t.lane->ios / b->took;
 
-	printf("%s%s of %s: %u threads keep %u commands each in flight on %u queues, placement %s\n", b->rw,
-	       b->mix == NO_MIX ? "" : mixed(b->mix), human((double)b->t.bs), b->s.lanes, b->t.qd, b->s.queues, b->s.placement);
+	printf("%s%s of %s: %u thread%s on %u queue%s, %u command%s in flight per thread, placement %s\n", b->rw,
+	       b->mix == NO_MIX ? "" : mixed(b->mix), human((double)b->t.bs), b->s.lanes, plural(b->s.lanes), b->s.queues,
+	       plural(b->s.queues), b->t.qd, plural(b->t.qd), b->s.placement);
 	printf("%sIOPS, %sB/s: %" PRIu64 " commands in %.2f s, %" PRIu64 " errors\n", decimal(iops), decimal(iops * (double)b->t.bs),
 	       b->t.lane->ios, b->took, errors);
 	printf("latency in us: mean %.2f", mean_us(sum));

@@ -43,7 +43,7 @@ static int help(void)
 	for (size_t i = 0; i < VERBS; i++)
 		printf("  %-13s %s\n", verbs[i].name, verbs[i].help);
 	printf("\nURI: the PCI address of a controller, or an emulated one: soft:PATH[?key=value&...], soft:ram:SIZE,\n"
-	       "vfio-user:SOCKET. `gpunvme VERB --help` lists the options of a verb.\n");
+	       "vfio-user:SOCKET. `gpunvme VERB --help` lists the options of a verb, `gpunvme -V` prints the version.\n");
 	return EXIT_DONE;
 }
 
