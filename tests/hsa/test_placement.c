@@ -407,6 +407,16 @@ static void test_falls(void **state)
 	fall("vfio-host+fwd", "lie", false);
 }
 
+static void end_play(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, struct gpunvme_queue *qp)
+{
+	gpunvme_queue_destroy(qp);
+	gpunvme_dev_close(dev);
+	gpunvme_gpu_close(gpu);
+	gnv_mem_release(play.decoy);
+	memset(&play, 0, sizeof(play));
+	nothing_left();
+}
+
 /* What the self-test says of the data alone, with rings that work. */
 static void data_fails(const char *why)
 {
@@ -432,12 +442,7 @@ static void data_fails(const char *why)
 	assert_non_null(strstr(play.log, "placement vram does not work, trying direct-db: the self-test"));
 	if (!strstr(play.log, why))
 		fail_msg("'%s' does not say '%s'", play.log, why);
-	gpunvme_queue_destroy(qp);
-	gpunvme_dev_close(dev);
-	gpunvme_gpu_close(gpu);
-	gnv_mem_release(play.decoy);
-	memset(&play, 0, sizeof(play));
-	nothing_left();
+	end_play(dev, gpu, qp);
 }
 
 /* Old translations (or whatever an invalidation cures): the lanes see what was there before, until they are invalidated. */
@@ -473,12 +478,7 @@ static void with_invalidation(uint32_t flags, bool no_registers, const char *pla
 	assert_int_equal(play.invalidations, flags ? 1 : 0);
 	if (!strstr(play.log, says))
 		fail_msg("'%s' does not say '%s'", play.log, says);
-	gpunvme_queue_destroy(qp);
-	gpunvme_dev_close(dev);
-	gpunvme_gpu_close(gpu);
-	gnv_mem_release(play.decoy);
-	memset(&play, 0, sizeof(play));
-	nothing_left();
+	end_play(dev, gpu, qp);
 }
 
 static void test_invalidates(void **state)
