@@ -174,6 +174,17 @@ static void test_changes_under_a_stream(void **state)
 	good(gpunvme_file_close(again));
 }
 
+/* The file's bytes, each XORed with @flip. */
+static void write_first_block(uint8_t flip)
+{
+	for (uint32_t i = 0; i < 4096; i++)
+		s.bytes[i] = byte_at(i) ^ flip;
+	enqueue(GPUNVME_TRANSFER_WRITE);
+	good(gpunvme_stream_wait(s.stream));
+	assert_int_equal(s.list[0].result, 4096);
+	memset(s.bytes, 0xee, BYTES);
+}
+
 /* A lease that somebody breaks while a list writes: the check and the end of the lease say so. Without one nothing is written. */
 static void test_lease_under_a_stream(void **state)
 {
@@ -186,12 +197,14 @@ static void test_lease_under_a_stream(void **state)
 	assert_int_equal(s.list[0].result, -EROFS);
 	good(gpunvme_file_lease(file));
 	good(gpunvme_file_view(file, gpu, &s.view));
-	for (uint32_t i = 0; i < 4096; i++)
-		s.bytes[i] = byte_at(i);
-	enqueue(GPUNVME_TRANSFER_WRITE);
+	write_first_block(0xff);
+	enqueue(0);
 	good(gpunvme_stream_wait(s.stream));
-	assert_int_equal(s.list[0].result, 4096);
-	good(gpunvme_file_check(file, 0, 1));
+	for (uint32_t i = 0; i < BYTES; i++)
+		assert_int_equal(s.bytes[i], byte_at(i) ^ (i < 4096 ? 0xff : 0));
+	write_first_block(0);
+	enqueue(0);
+	assert_true(has_read(file));
 	enqueue(GPUNVME_TRANSFER_WRITE);
 	k.broken = true;
 	good(gpunvme_stream_wait(s.stream));
