@@ -403,6 +403,29 @@ def test_interrupted_call(drive, content, monkeypatch, kind, step, early):
     assert (array == 7).all() and not drive._queue._under_way
 
 
+class Interrupted(list):
+    """Ctrl-C directly after something was appended."""
+
+    def append(self, item):
+        super().append(item)
+        raise KeyboardInterrupt
+
+
+def test_interrupted_call_with_an_old_list(faulty, unseen):
+    """Ctrl-C before a transfer has its own list: that of an earlier one, which failed, raises its error once."""
+    faulty.read_async(bytearray(512), AT)
+    faulty._queue.drain()
+    faulty._queue._under_way = Interrupted()
+    with pytest.raises(KeyboardInterrupt):
+        faulty.read_async(bytearray(512), 9)
+    faulty._queue._under_way = list(faulty._queue._under_way)
+    assert len(faulty._queue._under_way) == 1 and next(faulty._queue._under_way[0]._failures(), None) == 0
+    unseen.undo()
+    assert "more" not in failure(faulty.flush)
+    faulty.flush()
+    assert not faulty._queue._under_way
+
+
 @pytest.mark.parametrize("at", [9, AT])
 def test_interrupted_end(faulty, unseen, content, monkeypatch, at):
     """Ctrl-C while a transfer is finished: later calls go on, and raise its error."""
