@@ -200,7 +200,7 @@ static int give_up(struct gpunvme_cache *cache, int ret)
 
 	gnv_map_free(cache->mem);
 	drop(cache);
-	return gnv_fail(ret, "%s", cause.text);
+	return gnv_fail_again(ret, &cause);
 }
 
 GPUNVME_API int gpunvme_cache_create(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu,

@@ -200,7 +200,7 @@ static int flush_cache(struct gpunvme_cache *cache)
 		keep_cause(&flush, gnv_fail(ret, "out of memory"));
 	free(flush.page);
 	free(flush.ns);
-	return ret ? gnv_fail(ret, "%s", flush.cause.text) : 0;
+	return ret ? gnv_fail_again(ret, &flush.cause) : 0;
 }
 
 static int check_source(const struct gpunvme_cache *cache)

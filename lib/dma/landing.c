@@ -112,7 +112,7 @@ static int give_up(struct gpunvme_landing *l, int ret)
 
 	drop_memory(l);
 	(void)free_parts(l);
-	return gnv_fail(ret, "%s", kept.text);
+	return gnv_fail_again(ret, &kept);
 }
 
 static int check_devs(struct gpunvme_dev *const *devs, uint32_t count)

@@ -29,7 +29,7 @@ static int no_addresses(struct gnv_port *port)
 	int ret = gnv_port_takes_foreign(port);
 
 	if (ret == -ENOENT)
-		return gnv_fail(-EOPNOTSUPP, "%s", cause.text);
+		return gnv_fail_again(-EOPNOTSUPP, &cause);
 	return ret ? ret
 		   : gnv_fail(-EOPNOTSUPP, "IOMMUFD of this kernel takes a GPU's memory, but the GPU's driver offers none of this "
 					   "(docs/kernel.md lists its refusals)");

@@ -53,7 +53,7 @@ int gnv_probe_start(struct gnv_probe *probe, const struct gpunvme_gpu *gpu, unsi
 		return 0;
 	why = gnv_message();
 	gnv_probe_end(probe); /* a program that cannot be ended does not ring without gnv_child_go() */
-	return gnv_fail(probe->hung ? -ETIME : -ENOENT, "%s", why.text);
+	return gnv_fail_again(probe->hung ? -ETIME : -ENOENT, &why);
 }
 
 /* A step that uses the mapping: its failure, of any kind, is that of the mapping. */

@@ -131,7 +131,7 @@ static int let_loose(struct gpunvme_dev *dev)
 	if (ret) {
 		gnv_log(&dev->nvme.log, GPUNVME_LOG_WARN, "%s. Resetting the function (%s)", cause.text, port->reset_name);
 		if (port->ops->reset(port))
-			return gnv_fail(ret, "%s", cause.text);
+			return gnv_fail_again(ret, &cause);
 	}
 	return port->ops->allow_dma(port);
 }
@@ -198,7 +198,7 @@ static int bring_up(struct gpunvme_dev *dev, const struct gpunvme_dev_opts *opts
 	cause = gnv_message();
 	if (teardown(dev))
 		leave(dev);
-	return gnv_fail(ret, "%s", cause.text);
+	return gnv_fail_again(ret, &cause);
 }
 
 /* A number of a device of this process. 0 says that it is not known. */
@@ -299,7 +299,7 @@ static int create_proven(struct gnv_port *port, const struct gpunvme_dev_opts *o
 	cause = gnv_message();
 	if (gpunvme_dev_close(dev))
 		leave(dev);
-	return gnv_fail(ret, "%s", cause.text);
+	return gnv_fail_again(ret, &cause);
 }
 
 /* The drive leaves the memory that it works in before another device shares its address space. */

@@ -52,7 +52,7 @@ static int test_with(struct gnv_qp *qp, struct gpunvme_mem *mem)
 	gnv_qp_discard(qp);
 	test.mem[1] = NULL; /* is its owner's */
 	gnv_selftest_fini(&test);
-	return ret ? gnv_fail(ret, "%s", cause.text) : 0;
+	return ret ? gnv_fail_again(ret, &cause) : 0;
 }
 
 static int prove(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, struct gpunvme_mem *mem)

@@ -122,7 +122,7 @@ int gnv_internal_begin(struct gpunvme_dev *dev, const struct gnv_internal_ns *ns
 
 		drop(dev);
 		pthread_mutex_unlock(&in->lock);
-		return gnv_fail(ret, "%s", cause.text);
+		return gnv_fail_again(ret, &cause);
 	}
 	*q = (struct gnv_internal){ .gpu = in->gpu, .dbuf = in->dbuf, .buf = gpunvme_mem_ptr(in->mem) };
 	pthread_mutex_lock(&dev->lock);
@@ -138,7 +138,7 @@ void gnv_internal_end(struct gpunvme_dev *dev)
 
 	if (has_ended(dev)) {
 		drop(dev);
-		gnv_fail(0, "%s", cause.text); /* report the cause of its end */
+		gnv_fail_again(0, &cause); /* report the cause of its end */
 	}
 	pthread_mutex_unlock(&dev->internal.lock);
 }

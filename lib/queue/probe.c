@@ -101,7 +101,7 @@ static int judge(struct gnv_qp *qp, unsigned way, int ret)
 	if (lost)
 		return lost;
 	if (ret && !is_blamed(ret))
-		return gnv_fail(ret, "%s", why.text);
+		return gnv_fail_again(ret, &why);
 	keep(qp, way, !ret);
 	if (!ret) {
 		gnv_log(&qp->dev->nvme.log, GPUNVME_LOG_DEBUG, "queue %u: a helper process has tried out the registers", qp->qid);
@@ -154,6 +154,6 @@ int gnv_probe_run(struct gnv_ringtest *test, struct gnv_qp *qp, bool *used)
 	if (stays)
 		return stays;
 	if (ret)
-		gnv_fail(ret, "%s", why.text);
+		gnv_fail_again(ret, &why);
 	return judge(qp, way, ret);
 }

@@ -58,7 +58,7 @@ static int attempt(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, const struc
 	if (ret) {
 		cause = gnv_message();
 		gnv_qp_abandon(qp);
-		gnv_fail(ret, "%s", cause.text);
+		gnv_fail_again(ret, &cause);
 	} else {
 		*out = qp;
 	}
@@ -81,7 +81,7 @@ static int attempt_twice(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, const
 		return ret;
 	if (gpu->ops->coherence(gpu, GPUNVME_COHERENCE_INVALIDATE)) {
 		gnv_log(&dev->nvme.log, GPUNVME_LOG_WARN, "the GPU's translations are not invalidated: %s", gpunvme_errmsg());
-		return gnv_fail(ret, "%s", cause.text);
+		return gnv_fail_again(ret, &cause);
 	}
 	gnv_log(&dev->nvme.log, GPUNVME_LOG_WARN, "the GPU's translations were invalidated, and placement vram is tried again: %s",
 		cause.text);

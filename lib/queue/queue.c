@@ -258,7 +258,7 @@ static int create(struct gpunvme_dev *const *devs, uint32_t count, struct gpunvm
 	cause = gnv_message();
 	discard_pairs(queue);
 	drop(queue);
-	return gnv_fail(ret, "%s", cause.text);
+	return gnv_fail_again(ret, &cause);
 }
 
 GPUNVME_API int gpunvme_queue_create(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, const struct gpunvme_queue_opts *opts,
@@ -302,7 +302,7 @@ void gnv_queue_lose(struct gpunvme_queue *queue, const struct gnv_qp *qp)
 
 GPUNVME_API int gpunvme_queue_destroy(struct gpunvme_queue *queue)
 {
-	struct gnv_message cause = { "" };
+	struct gnv_message cause = { .text = "" };
 	uint32_t i;
 	int ret = 0, kept;
 
@@ -320,5 +320,5 @@ GPUNVME_API int gpunvme_queue_destroy(struct gpunvme_queue *queue)
 	}
 	if (!leave(queue))
 		drop(queue);
-	return ret ? gnv_fail(ret, "%s", cause.text) : 0;
+	return ret ? gnv_fail_again(ret, &cause) : 0;
 }

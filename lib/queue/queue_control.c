@@ -45,7 +45,7 @@ static int recover(struct gnv_qp *qp)
 
 GPUNVME_API int gpunvme_queue_recover(struct gpunvme_queue *queue)
 {
-	struct gnv_message cause = { "" };
+	struct gnv_message cause = { .text = "" };
 	int ret = gnv_enter(queue->gpu, queue, "queue"), err;
 	uint32_t i;
 
@@ -57,7 +57,7 @@ GPUNVME_API int gpunvme_queue_recover(struct gpunvme_queue *queue)
 			cause = gnv_message();
 		ret = ret ? ret : err;
 	}
-	return ret ? gnv_fail(ret, "%s", cause.text) : 0;
+	return ret ? gnv_fail_again(ret, &cause) : 0;
 }
 
 GPUNVME_API int gpunvme_queue_retire(struct gpunvme_queue *queue)

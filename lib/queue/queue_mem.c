@@ -63,7 +63,7 @@ static bool is_of_buffer(const void *dbuf, const struct gnv_table *table)
 GPUNVME_API int gpunvme_mem_unmap_queue(struct gpunvme_mem *mem, struct gpunvme_queue *queue)
 {
 	struct gpunvme_dbuf dbuf[GPUNVME_QUEUE_DEVICES];
-	struct gnv_message cause = { "" };
+	struct gnv_message cause = { .text = "" };
 	int ret = gnv_enter(queue->gpu, mem && queue, "mem and queue"), err;
 	uint32_t m;
 
@@ -77,5 +77,5 @@ GPUNVME_API int gpunvme_mem_unmap_queue(struct gpunvme_mem *mem, struct gpunvme_
 			cause = gnv_message();
 		ret = ret ? ret : err;
 	}
-	return ret ? gnv_fail(ret, "%s", cause.text) : 0;
+	return ret ? gnv_fail_again(ret, &cause) : 0;
 }

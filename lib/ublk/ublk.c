@@ -193,7 +193,7 @@ static void undo(struct gpunvme_ublk *u, int why)
 	gpunvme_gpu_close(u->gpu);
 	free(u->lane);
 	free(u);
-	gnv_fail(why, "%s", cause.text);
+	gnv_fail_again(why, &cause);
 }
 
 static int serve(struct gpunvme_ublk *u)

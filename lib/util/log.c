@@ -2,42 +2,111 @@
 #include "util/log.h"
 
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "util/bits.h"
 #include "util/clock.h"
 
 #define END_MS 1000u
 
 static _Thread_local struct gnv_message last;
 
+/* ---- Where the remedy begins ---- */
+
+/* Bytes up to the first ". ". */
+static size_t before_remedy(const char *text, size_t len)
+{
+	size_t i = 0;
+
+	while (i < len && !(text[i] == '.' && text[i + 1] == ' '))
+		i++;
+	return i;
+}
+
+/* How much of @line the first @len bytes of its format have become. */
+static size_t printed(const char *line, const char *fmt, size_t len, va_list ap)
+{
+	char part[sizeof(last.text)];
+	va_list again;
+	int n;
+
+	snprintf(part, sizeof(part), "%.*s", (int)len, fmt);
+	va_copy(again, ap);
+	n = vsnprintf(NULL, 0, part, again);
+	va_end(again);
+	return gnv_min(n < 0 ? 0 : (size_t)n, strlen(line));
+}
+
+/* Place in the format of the text that it ends with and passes on: "%s" alone, or after ": ". @len: there is none. */
+static size_t passed_on(const char *fmt, size_t len)
+{
+	size_t at = len;
+
+	if (!at || fmt[--at] != 's')
+		return len;
+	while (at && strchr(".0123456789", fmt[at - 1]))
+		at--;
+	if (!at || fmt[--at] != '%')
+		return len;
+	return !at || (at >= 2 && !memcmp(fmt + at - 2, ": ", 2)) ? at : len;
+}
+
+/*
+ * The remedy begins in the format, since names in arguments may have ". ", too. Or the format passes a text on that has one. Of the
+ * thread's message it is known where.
+ */
+static size_t find_cause(const char *line, const char *fmt, va_list ap)
+{
+	const size_t head = before_remedy(fmt, strlen(fmt)), end = printed(line, fmt, head, ap);
+	const size_t from = printed(line, fmt, passed_on(fmt, head), ap);
+
+	if (end - from == strlen(last.text) && !memcmp(line + from, last.text, end - from))
+		return from + last.cause;
+	return from + before_remedy(line + from, end - from);
+}
+
+size_t gnv_cause_len(const char *text)
+{
+	return strcmp(text, last.text) ? before_remedy(text, strlen(text)) : last.cause;
+}
+
+/* ---- Messages ---- */
+
+int gnv_vfail(int ret, const char *fmt, va_list ap)
+{
+	struct gnv_message now; /* an argument may be the previous message */
+	int saved = errno;
+	va_list again;
+
+	va_copy(again, ap);
+	vsnprintf(now.text, sizeof(now.text), fmt, again);
+	va_end(again);
+	now.cause = find_cause(now.text, fmt, ap);
+	last = now;
+	errno = saved;
+	return ret;
+}
+
 int gnv_fail(int ret, const char *fmt, ...)
 {
-	char line[sizeof(last.text)]; /* an argument may be the previous message */
-	int saved = errno;
 	va_list ap;
 
 	va_start(ap, fmt);
-	vsnprintf(line, sizeof(line), fmt, ap);
+	gnv_vfail(ret, fmt, ap);
 	va_end(ap);
-	memcpy(last.text, line, sizeof(line));
-	errno = saved;
+	return ret;
+}
+
+int gnv_fail_again(int ret, const struct gnv_message *kept)
+{
+	last = *kept;
 	return ret;
 }
 
 struct gnv_message gnv_message(void)
 {
 	return last;
-}
-
-size_t gnv_cause_len(const char *text)
-{
-	size_t len = 0;
-
-	while (text[len] && !(text[len] == '.' && text[len + 1] == ' '))
-		len++;
-	return len;
 }
 
 const char *gnv_plain(const char *name, char text[256])

@@ -8,6 +8,7 @@
 #define GNV_UTIL_LOG_H
 
 #include <gpunvme/dev.h>
+#include <stdarg.h>
 
 /* The target of an object's log lines. fn may be NULL. */
 struct gnv_log {
@@ -19,15 +20,24 @@ struct gnv_log {
 /* Store the error message of this thread (cause, then remedy, without a newline) and return `ret`. Keeps errno. */
 int gnv_fail(int ret, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* An error message, kept over a clean-up that may fail, too: gnv_fail(ret, "%s", kept.text) makes it the thread's again. */
+int gnv_vfail(int ret, const char *fmt, va_list ap) __attribute__((format(printf, 2, 0)));
+
+/* An error message, kept over a clean-up that may fail, too. */
 struct gnv_message {
 	char text[512];
+	size_t cause; /* bytes before its remedy */
 };
 
 /* The thread's error message of now. */
 struct gnv_message gnv_message(void);
 
-/* Bytes of the cause in an error message: up to its remedy, which begins after ". ", if it has one. */
+/* It is the thread's again. Return: `ret`. */
+int gnv_fail_again(int ret, const struct gnv_message *kept);
+
+/*
+ * gnv_cause_len() - get the bytes of the cause in a text: up to its remedy, which begins after ". ", if it has one
+ * Exact for the thread's message. Of other texts, which must have no names of others, the first ". " counts.
+ */
 size_t gnv_cause_len(const char *text);
 
 /* A name that others chose, without the characters that terminals obey. Return: @text. */

@@ -63,10 +63,54 @@ static void test_kept(void **state)
 	gnv_fail(-EIO, "the cause %d", 1);
 	kept = gnv_message();
 	gnv_fail(-EBUSY, "the clean-up");
-	assert_int_equal(gnv_fail(-EIO, "%s", kept.text), -EIO);
+	assert_int_equal(gnv_fail_again(-EIO, &kept), -EIO);
 	assert_string_equal(gpunvme_errmsg(), "the cause 1");
 	gnv_fail(-EIO, "more: %s", gpunvme_errmsg());
 	assert_string_equal(gpunvme_errmsg(), "more: the cause 1");
+}
+
+static void cause_is(const char *cause)
+{
+	const size_t len = gnv_cause_len(gpunvme_errmsg());
+
+	if (len != strlen(cause) || strncmp(gpunvme_errmsg(), cause, len))
+		fail_msg("'%.*s' of '%s', not '%s'", (int)len, gpunvme_errmsg(), gpunvme_errmsg(), cause);
+}
+
+/* Names of files, programs and drives may have what separates a remedy from its cause. */
+static void test_causes(void **state)
+{
+	struct gnv_message kept;
+	char longest[600];
+
+	(void)state;
+	gnv_fail(-EIO, "%s has %u bytes. Make it larger. It is small", "a. b.img", 3);
+	cause_is("a. b.img has 3 bytes");
+	gnv_fail(-EIO, "%s: %s. Use another", "a. b.img", "I/O error");
+	cause_is("a. b.img: I/O error");
+	gnv_fail(-EIO, "%s: %s", "a. b.img", "no such file");
+	cause_is("a. b.img: no such file");
+	gnv_fail(-EIO, "no file %s", "a. b.img");
+	cause_is("no file a. b.img");
+	gnv_fail(-EIO, "%s: %s", "a. b.img", "it is locked. Unlock it");
+	cause_is("a. b.img: it is locked");
+	gnv_fail(-EIO, "%s", "it is locked. Unlock it");
+	cause_is("it is locked");
+	gnv_fail(-EIO, "process %u (%s) has it. End it", 7, "x. y");
+	kept = gnv_message();
+	cause_is("process 7 (x. y) has it");
+	gnv_fail(-EIO, "%s: %.300s", "c. d", gpunvme_errmsg());
+	cause_is("c. d: process 7 (x. y) has it");
+	gnv_fail(-EIO, "%s. Look there", gpunvme_errmsg());
+	cause_is("c. d: process 7 (x. y) has it");
+	assert_int_equal(gnv_fail_again(-EBUSY, &kept), -EBUSY);
+	assert_string_equal(gpunvme_errmsg(), kept.text);
+	cause_is("process 7 (x. y) has it");
+	memset(longest, 'l', sizeof(longest));
+	longest[sizeof(longest) - 1] = '\0';
+	gnv_fail(-EIO, "%s has %u bytes. Make it larger", longest, 3);
+	assert_int_equal(gnv_cause_len(gpunvme_errmsg()), sizeof(kept.text) - 1);
+	assert_int_equal(gnv_cause_len("the cause. The remedy"), 9);
 }
 
 struct object {
@@ -106,6 +150,7 @@ int main(void)
 		cmocka_unit_test(test_total),
 		cmocka_unit_test(test_version),
 		cmocka_unit_test(test_kept),
+		cmocka_unit_test(test_causes),
 		cmocka_unit_test(test_entry),
 	};
 

@@ -197,12 +197,12 @@ static int hold_disk(const struct gnv_nodes *nodes, struct gnv_hold *hold, char 
 	if (fd >= 0 && is_of(fd, disk))
 		return 0;
 	if (fd >= 0)
-		snprintf(text, GNV_USERS_TEXT, "%s is another file in this /dev. Run this with a complete /dev", disk->name);
+		gnv_users_say(text, "%s is another file in this /dev. Run this with a complete /dev", disk->name);
 	else if (err == EBUSY)
-		snprintf(text, GNV_USERS_TEXT, "%s is mounted or open exclusively, perhaps in a container. Stop its user first", disk->name);
+		gnv_users_say(text, "%s is mounted or open exclusively, perhaps in a container. Stop its user first", disk->name);
 	else
-		snprintf(text, GNV_USERS_TEXT, "whether %s is in use is unknown: %s", nodes->count ? disk->name : "its disk",
-			 err == EACCES || err == EPERM ? "no permission to read it. Run as root, or give this user that right" : strerror(err));
+		gnv_users_say(text, "whether %s is in use is unknown: %s", nodes->count ? disk->name : "its disk",
+			      err == EACCES || err == EPERM ? "no permission to read it. Run as root, or give this user that right" : strerror(err));
 	return fd >= 0 ? -ENOENT : -err;
 }
 
@@ -227,15 +227,15 @@ static int hold_twin(const struct gnv_opened *disk, struct gnv_hold *hold, char 
 	}
 	if (fd >= 0) {
 		gnv_fork_close(fd);
-		snprintf(text, GNV_USERS_TEXT, "%s is another file in this /dev. Bind that controller, too, or run this with a complete /dev",
-			 disk->name);
+		gnv_users_say(text, "%s is another file in this /dev. Bind that controller, too, or run this with a complete /dev",
+			      disk->name);
 		return -ENOENT;
 	}
 	if (err == EBUSY)
-		snprintf(text, GNV_USERS_TEXT, "%s is mounted or open exclusively, perhaps in a container. Stop its user first", disk->name);
+		gnv_users_say(text, "%s is mounted or open exclusively, perhaps in a container. Stop its user first", disk->name);
 	else
-		snprintf(text, GNV_USERS_TEXT, "%s: %s. Bind that controller, too, or %s", disk->name, strerror(err),
-			 may_not ? "run as root" : "run this with a complete /dev");
+		gnv_users_say(text, "%s: %s. Bind that controller, too, or %s", disk->name, strerror(err),
+			      may_not ? "run as root" : "run this with a complete /dev");
 	return -err;
 }
 
@@ -269,7 +269,7 @@ static int open_lower(const struct lowers *l, const struct gnv_lower *lower, con
 	const struct gnv_openers_query query = { &lower->what, 1, &found->fd, 1, GNV_OPENERS_ANY };
 	int fd = open_once(found->path, O_RDONLY | O_EXCL | O_CLOEXEC | O_NONBLOCK);
 	struct gnv_opener who;
-	char how[80];
+	char how[GNV_USERS_TEXT];
 
 	if (fd < 0 && errno == ENOENT)
 		return gnv_users_no_proc(lower, l->text);
@@ -281,7 +281,7 @@ static int open_lower(const struct lowers *l, const struct gnv_lower *lower, con
 			return fd;
 		return gnv_users_say_lower(lower, "it is mounted or open exclusively. Stop its user first", l->text);
 	}
-	snprintf(how, sizeof(how), "process %d (%s) has it open. End it, or let it close the file", who.pid, who.command);
+	gnv_users_say(how, "process %d (%s) has it open. End it, or let it close the file", who.pid, who.command);
 	return gnv_users_say_lower(lower, how, l->text);
 }
 

@@ -21,6 +21,16 @@
 #define NAME_BYTES 64
 #define HOLDERS_DEEP 4 /* encryption over volumes over a RAID */
 
+void gnv_users_say(char text[GNV_USERS_TEXT], const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	gnv_vfail(-EBUSY, fmt, ap);
+	va_end(ap);
+	snprintf(text, GNV_USERS_TEXT, "%s", gpunvme_errmsg());
+}
+
 /* Names that others chose go to terminals. */
 static void tame(char *text)
 {
@@ -69,10 +79,11 @@ static int is_handed_out(const char *sys, const struct gnv_opened *node, char te
 	if (!how)
 		return 0;
 	tame(subsystem);
-	snprintf(text, GNV_USERS_TEXT,
-		 how == GNV_NVMET_NAMESPACE ? "the kernel's NVMe target exports %s as %.120s. Disable that namespace of it first" :
-					      "the kernel's NVMe target exports the controller of %s as %.120s. Disable its passthru first",
-		 node->name, subsystem);
+	gnv_users_say(text,
+		      how == GNV_NVMET_NAMESPACE ?
+			      "the kernel's NVMe target exports %s as %.120s. Disable that namespace of it first" :
+			      "the kernel's NVMe target exports the controller of %s as %.120s. Disable its passthru first",
+		      node->name, subsystem);
 	return -EBUSY;
 }
 
@@ -111,14 +122,14 @@ static int is_held(const struct gnv_nodes *nodes, const char *proc, const struct
 	char by[GNV_USERS_TEXT], point[GNV_USERS_TEXT];
 
 	if (is_mounted(proc, node->dev, by) && is_of_system(by))
-		snprintf(text, GNV_USERS_TEXT, "this machine runs from it, %s is mounted on %.60s. Use another drive", node->name, by);
+		gnv_users_say(text, "this machine runs from it, %s is mounted on %.60s. Use another drive", node->name, by);
 	else if (is_mounted(proc, node->dev, by))
-		snprintf(text, GNV_USERS_TEXT, "%s is mounted on %.150s. Unmount it first", node->name, by);
+		gnv_users_say(text, "%s is mounted on %.150s. Unmount it first", node->name, by);
 	else if (has_holder(nodes->sys, node->dev, by, sizeof(by)) && bears_system(nodes->sys, proc, by, point))
-		snprintf(text, GNV_USERS_TEXT, "this machine runs from it, %.60s holds %s and is mounted on %.60s. Use another drive", by,
-			 node->name, point);
+		gnv_users_say(text, "this machine runs from it, %.60s holds %s and is mounted on %.60s. Use another drive", by,
+			      node->name, point);
 	else if (has_holder(nodes->sys, node->dev, by, sizeof(by)) || gnv_loop_of(nodes->sys, node, by, sizeof(by)))
-		snprintf(text, GNV_USERS_TEXT, "%s is held by %.60s. Stop that first", node->name, by);
+		gnv_users_say(text, "%s is held by %.60s. Stop that first", node->name, by);
 	else
 		return is_handed_out(nodes->sys, node, text);
 	return -EBUSY;
@@ -132,8 +143,8 @@ int gnv_users_opened(const struct gnv_nodes *nodes, const char *proc, enum gnv_o
 
 	if (!gnv_openers_find(proc, &query, &who, unseen))
 		return 0;
-	snprintf(text, GNV_USERS_TEXT, "process %d (%s) has %s open. End it, or let it close the file", who.pid, who.command,
-		 who.what->name);
+	gnv_users_say(text, "process %d (%s) has %s open. End it, or let it close the file", who.pid, who.command,
+		      who.what->name);
 	return -EBUSY;
 }
 
@@ -200,11 +211,11 @@ static int say_locked(const char *proc, const struct gnv_opened *image, int fd, 
 	struct gnv_opener who;
 
 	if (gnv_openers_find(proc, &query, &who, NULL) && who.pid == getpid())
-		snprintf(text, GNV_USERS_TEXT, "this process has it open already. Share that device, or close it first");
+		gnv_users_say(text, "this process has it open already. Share that device, or close it first");
 	else if (who.what)
-		snprintf(text, GNV_USERS_TEXT, "process %d (%s) has locked it. End it first", who.pid, who.command);
+		gnv_users_say(text, "process %d (%s) has locked it. End it first", who.pid, who.command);
 	else if (!fcntl(fd, F_OFD_GETLK, &lock) && lock.l_type != F_UNLCK && lock.l_pid > 0)
-		snprintf(text, GNV_USERS_TEXT, "process %d has locked it. End it first", (int)lock.l_pid);
+		gnv_users_say(text, "process %d has locked it. End it first", (int)lock.l_pid);
 	else
 		return -EAGAIN;
 	return -EBUSY;
@@ -225,13 +236,13 @@ int gnv_users_of_image(const char *sys, const char *proc, int fd, bool locked, c
 	if (locked)
 		return say_locked(proc, &image, fd, text);
 	if (gnv_loop_of(sys, &image, name, sizeof(name)))
-		snprintf(text, GNV_USERS_TEXT, "/dev/%.60s uses it. Detach that device first (losetup -d), or open it", name);
+		gnv_users_say(text, "/dev/%.60s uses it. Detach that device first (losetup -d), or open it", name);
 	return text[0] ? -EBUSY : 0;
 }
 
 int gnv_users_say_lower(const struct gnv_lower *lower, const char *how, char text[GNV_USERS_TEXT])
 {
-	snprintf(text, GNV_USERS_TEXT, "/dev/%.20s is made of %.80s: %.120s", lower->loop, lower->path, how);
+	gnv_users_say(text, "/dev/%.20s is made of %.80s: %.120s", lower->loop, lower->path, how);
 	tame(text);
 	return -EBUSY;
 }
@@ -256,11 +267,11 @@ static int look_at_renamed(const char *proc, const struct gnv_lower *lower, char
 {
 	const struct gnv_openers_query query = { .what = &lower->what, .count = 1, .how = GNV_OPENERS_LOCKED };
 	struct gnv_opener who;
-	char how[80];
+	char how[GNV_USERS_TEXT];
 
 	if (!gnv_openers_find(proc, &query, &who, NULL))
 		return 0;
-	snprintf(how, sizeof(how), "process %d (%s) has locked it. End it first", who.pid, who.command);
+	gnv_users_say(how, "process %d (%s) has locked it. End it first", who.pid, who.command);
 	return gnv_users_say_lower(lower, how, text);
 }
 

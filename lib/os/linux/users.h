@@ -16,6 +16,9 @@
 
 #define GNV_USERS_TEXT 256
 
+/* Store a text. It is the thread's message, too, so it is known where its remedy begins, whatever names it has. */
+void gnv_users_say(char text[GNV_USERS_TEXT], const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
 /*
  * gnv_users_find() - find a user of the drive
  * @text:   the user, and after ". " the remedy, or ""

@@ -204,7 +204,7 @@ static int undo_register(struct gnv_cuda *cuda, struct registered *undo, int ret
 	const struct gnv_message first = gnv_message();
 
 	unregister(cuda, undo);
-	return gnv_fail(ret, "%s", first.text);
+	return gnv_fail_again(ret, &first);
 }
 
 int gnv_cuda_register(struct gnv_cuda *cuda, void *ptr, size_t len, bool io, uint64_t *at, bool *ours)
