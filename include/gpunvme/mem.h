@@ -75,8 +75,8 @@ GPUNVME_API int gpunvme_mem_alloc(struct gpunvme_gpu *gpu, size_t len, const str
  * memory needs GPUNVME_VIEW_FENCED, and memory of hipHostMalloc() must be coherent: allocated with no flag or
  * hipHostMallocCoherent. There also call gpunvme_gpu_fence() after HIP has copied from or to memory of malloc(), before kernels use
  * it. For `cpu` @ptr is ordinary memory. Any thread may call it.
- * Memory of an NVIDIA GPU from cudaMalloc() or cudaMallocAsync() is for emulated drives, memory of cuMemMap() for none. If it is
- * freed before gpunvme_mem_free(), its commands fail with GPUNVME_SC_DATA_TRANSFER (docs/emulated-drives.md says when).
+ * Memory of an NVIDIA GPU from cudaMalloc(), cudaMallocAsync() or cuMemMap() is for emulated drives, managed memory for none. If it
+ * is freed before gpunvme_mem_free(), its commands fail with GPUNVME_SC_DATA_TRANSFER (docs/emulated-drives.md says when).
  * Return:
  * - 0; -ENOMEM; -EOPNOTSUPP: the runtime cannot share this memory.
  * - -EINVAL: not page aligned, or empty.

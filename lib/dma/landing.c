@@ -223,7 +223,7 @@ static bool is_copied(const struct gpunvme_landing *l, const struct gpunvme_mem 
 	return !mem->cpu && port->space->copies && !port->far_rings;
 }
 
-/* Return: 0; -EOPNOTSUPP or -EXDEV it may land. */
+/* Return: 0; -EOPNOTSUPP, -EXDEV or -ERANGE it may land. */
 static int go_directly(struct gpunvme_landing *l, void *ptr, size_t len, uint32_t flags, struct gpunvme_target *target)
 {
 	bool cached = false;
@@ -288,7 +288,7 @@ GPUNVME_API int gpunvme_landing_get(struct gpunvme_landing *landing, void *ptr, 
 	if (flags & ~(uint32_t)GPUNVME_GET_KEEP)
 		return gnv_fail(-EINVAL, "unknown flags 0x%x of a target. Valid is GPUNVME_GET_KEEP", flags);
 	ret = go_directly(landing, ptr, len, flags, &made);
-	if (ret == -EOPNOTSUPP || ret == -EXDEV)
+	if (ret == -EOPNOTSUPP || ret == -EXDEV || ret == -ERANGE)
 		ret = land(landing, ptr, len, &made);
 	if (ret)
 		return ret;

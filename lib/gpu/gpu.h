@@ -56,6 +56,7 @@ struct gnv_gpu_bytes {
 	void *cookie;
 	uint32_t how; /* as of mem_alloc */
 	uint64_t tag; /* of mem_register: as of struct gnv_alloc. 0: it has none, or is not its user's */
+	size_t tagged; /* the same */
 	bool cached; /* stores of threads may stay in a cache that no kernel writes back, and devices read older data */
 };
 

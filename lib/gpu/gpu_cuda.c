@@ -76,7 +76,9 @@ static int cuda_open(struct gpunvme_gpu *gpu, const char *rest)
 
 static void cuda_close(struct gpunvme_gpu *gpu)
 {
-	gnv_cuda_close(cuda_of(gpu));
+	if (gnv_cuda_close(cuda_of(gpu)))
+		gnv_log(gnv_gpu_log(gpu), GPUNVME_LOG_ERROR, "%s: the library's code stays loaded until the process ends: %s", gpu->info.name,
+			gpunvme_errmsg());
 }
 
 static int cuda_mem_alloc(struct gpunvme_gpu *gpu, uint32_t how, size_t len, struct gnv_gpu_bytes *bytes)
@@ -95,12 +97,13 @@ static int cuda_mem_alloc(struct gpunvme_gpu *gpu, uint32_t how, size_t len, str
 static int cuda_mem_register(struct gpunvme_gpu *gpu, void *ptr, size_t len, struct gnv_gpu_bytes *bytes)
 {
 	uint64_t tag;
-	const int ret = gnv_cuda_user_memory(cuda_of(gpu), ptr, len, &tag);
+	bool mapped;
+	const int ret = gnv_cuda_user_memory(cuda_of(gpu), ptr, len, &tag, &mapped);
 
 	if (ret)
 		return ret;
 	*bytes = (struct gnv_gpu_bytes){
-		.lane = (uintptr_t)ptr, .len = len, .page = gnv_sys_page_size(), .dmabuf = -1, .tag = tag
+		.lane = (uintptr_t)ptr, .len = len, .page = gnv_sys_page_size(), .dmabuf = -1, .tag = tag, .tagged = mapped ? len : 0
 	};
 	return 0;
 }
@@ -136,7 +139,7 @@ static void cuda_mem_unwatch(struct gpunvme_gpu *gpu, struct gnv_alloc *alloc)
 
 static bool cuda_mem_same(struct gpunvme_gpu *gpu, const void *ptr, const struct gnv_alloc *alloc)
 {
-	return gnv_cuda_tag(cuda_of(gpu), ptr) == alloc->tag;
+	return (alloc->tagged ? gnv_cuda_tags(cuda_of(gpu), ptr, alloc->tagged) : gnv_cuda_tag(cuda_of(gpu), ptr)) == alloc->tag;
 }
 
 static int attach(struct gpunvme_gpu *gpu, void *cpu, size_t len, bool io, struct gnv_gpu_range *range)

@@ -21,7 +21,7 @@ void gnv_mem_far_fence(const struct gpunvme_mem *mem)
 
 bool gnv_mem_is_there(const struct gpunvme_mem *mem)
 {
-	const struct gnv_alloc alloc = { .tag = mem->tag };
+	const struct gnv_alloc alloc = { .tag = mem->tag, .tagged = mem->tagged };
 
 	if (!mem->borrowed)
 		return true;

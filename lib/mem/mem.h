@@ -70,7 +70,8 @@ struct gpunvme_mem {
 	bool moves;      /* its driver may move it: memory of a GPU, and of exporters that are not known not to */
 	bool cached_stores; /* local: a controller may see stores of threads only after gpunvme_gpu_fence() */
 	bool borrowed;   /* local, but its user's, which may free it at any time */
-	uint64_t tag;    /* borrowed: as of struct gnv_gpu_bytes */
+	uint64_t tag;    /* borrowed: as of struct gnv_gpu_bytes, as is `tagged` */
+	size_t tagged;
 	bool exempt;     /* the library's own, which may lie elsewhere than the data of its GPU on a device */
 	bool locked;     /* mlock succeeded */
 	bool ours;       /* the library's own, got by the public call: it is freed once */

@@ -54,6 +54,7 @@ static int wrap(struct gpunvme_gpu *gpu, struct mem_gpu *made, int ret, struct g
 	made->mem.locked = true;
 	made->mem.cached_stores = made->bytes.cached;
 	made->mem.tag = made->bytes.tag;
+	made->mem.tagged = made->bytes.tagged;
 	*mem = &made->mem;
 	return 0;
 }

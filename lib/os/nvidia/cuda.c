@@ -7,13 +7,13 @@
 #include <string.h>
 
 #include "os/linux/dl.h"
-#include "util/clock.h"
 #include "util/log.h"
 
 #define CAPABILITY_MIN 75 /* for which the code is compiled, with the memory model it needs */
 
 #define SYMBOL(field, type, name) { name, offsetof(struct gnv_cuda_api, field), false },
-static const struct gnv_dl_symbol symbols[] = { GNV_CUDA_FUNCTIONS(SYMBOL) { NULL, 0, false } };
+#define NEWER(field, type, name) { name, offsetof(struct gnv_cuda_api, field), true },
+static const struct gnv_dl_symbol symbols[] = { GNV_CUDA_FUNCTIONS(SYMBOL) GNV_CUDA_NEWER_FUNCTIONS(NEWER) { NULL, 0, false } };
 static const char *const files[] = { "libcuda.so.1", "libcuda.so", NULL };
 static const struct gnv_dl library = { "the CUDA driver (libcuda)", "GPUNVME_CUDA_LIBRARY", files, symbols };
 
@@ -211,25 +211,37 @@ free_cuda:
 	return ret;
 }
 
-/*
- * Code and context are taken away when nothing runs, and the driver waits for that without limit: after a kernel that did not end
- * both stay until the process ends.
- */
-void gnv_cuda_close(struct gnv_cuda *cuda)
+/* Nothing runs in the context, or its last kernel has failed. */
+static void end_use(struct gnv_cuda *cuda)
 {
-	const bool began = gnv_cuda_wait_begins(cuda->gpu), stuck = gnv_cuda_is_stuck(cuda->gpu);
-
-	if (!stuck && !gnv_cuda_enter(cuda)) {
+	if (!gnv_cuda_enter(cuda)) {
 		while (cuda->modules)
 			cuda->api.unload(cuda->module[--cuda->modules]);
 		cuda->api.stream_destroy(cuda->stream);
 		gnv_cuda_leave(cuda);
 	}
-	if (!stuck)
-		cuda->api.release(cuda->device);
-	gnv_cuda_wait_ends(cuda->gpu, began);
+	cuda->api.release(cuda->device);
+}
+
+/*
+ * Code and context are taken away when nothing runs, and the driver waits for that without limit: after a kernel that did not end
+ * both stay until the process ends.
+ */
+int gnv_cuda_close(struct gnv_cuda *cuda)
+{
+	bool began;
+	int ret;
+
+	cuda->bounded |= gnv_cuda_has_resident(cuda->gpu);
+	ret = gnv_cuda_wait_begins(cuda, cuda->gpu, cuda->context, &began);
+	if (!ret) {
+		if (!gnv_cuda_is_stuck(cuda->gpu))
+			end_use(cuda);
+		gnv_cuda_wait_ends(cuda->gpu, began);
+	}
 	pthread_mutex_destroy(&cuda->loading);
 	free(cuda);
+	return ret;
 }
 
 const char *gnv_cuda_name(const struct gnv_cuda *cuda)
@@ -279,10 +291,13 @@ static bool is_loaded(const struct gnv_cuda *cuda, const struct gnv_cuda_code *c
 
 static int load(struct gnv_cuda *cuda, const struct gnv_cuda_code *code)
 {
-	const bool began = gnv_cuda_wait_begins(cuda->gpu);
 	void *module;
-	int ret = check_stuck(cuda); /* the driver would wait for that kernel */
+	bool began;
+	int ret = gnv_cuda_wait_begins(cuda, cuda->gpu, cuda->context, &began);
 
+	if (ret)
+		return ret;
+	ret = check_stuck(cuda); /* the driver would wait for that kernel */
 	if (!ret)
 		ret = compile(cuda, code->ptx, &module);
 	if (ret)
@@ -342,50 +357,4 @@ int gnv_cuda_room(struct gnv_cuda *cuda, unsigned kernel, uint32_t group_lanes, 
 		return gnv_fail(-EOPNOTSUPP, "%s has no multiprocessor for the kernel", cuda->name);
 	*groups = (uint32_t)processors * (uint32_t)each;
 	return 0;
-}
-
-/* Return: CUDA's error, GNV_CUDA_NOT_READY when the time is over. */
-static int wait_for_end(struct gnv_cuda *cuda, const struct gnv_cuda_job *job, void *stream)
-{
-	struct gnv_deadline deadline;
-	int error;
-
-	do {
-		deadline = gnv_deadline_in(job->timeout_ms);
-		do
-			error = cuda->api.stream_query(stream);
-		while (error == GNV_CUDA_NOT_READY && gnv_deadline_poll_again(&deadline));
-	} while (error == GNV_CUDA_NOT_READY && job->gets_on && job->gets_on(job->ctx));
-	return error;
-}
-
-/* The driver frees the stream when its kernel has ended, also after the time is over. */
-static int run(struct gnv_cuda *cuda, const struct gnv_cuda_job *job)
-{
-	void *params[] = { (void *)(uintptr_t)job->args }, *stream;
-	int error = cuda->api.stream_create(&stream, GNV_CUDA_STREAM_NON_BLOCKING);
-
-	if (error)
-		return gnv_cuda_failed(cuda, "cuStreamCreate", error);
-	error = cuda->api.launch(cuda->kernel[job->kernel], job->groups, 1, 1, job->group_lanes, 1, 1, 0, stream, params, NULL);
-	if (!error)
-		error = wait_for_end(cuda, job, stream);
-	cuda->api.stream_destroy(stream);
-	if (error != GNV_CUDA_NOT_READY)
-		return error ? gnv_cuda_failed(cuda, "a kernel", error) : 0;
-	gnv_cuda_set_stuck(cuda, true);
-	return gnv_fail(-ETIMEDOUT, "a kernel on %s did not end within %u ms", cuda->name, job->timeout_ms);
-}
-
-int gnv_cuda_launch(struct gnv_cuda *cuda, const struct gnv_cuda_job *job)
-{
-	int ret = gnv_cuda_enter(cuda);
-
-	if (ret)
-		return ret;
-	gnv_cuda_kernel_begins(cuda->gpu);
-	ret = run(cuda, job);
-	gnv_cuda_kernel_ends(cuda->gpu);
-	gnv_cuda_leave(cuda);
-	return ret;
 }

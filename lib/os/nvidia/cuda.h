@@ -25,7 +25,17 @@ struct gnv_cuda;
  * error message, here and below.
  */
 int gnv_cuda_open(unsigned index, struct gnv_cuda **cuda);
-void gnv_cuda_close(struct gnv_cuda *cuda);
+/* Return: 0; -EBUSY, with an error message: what is loaded and the context stay until the process ends. The handle is gone. */
+int gnv_cuda_close(struct gnv_cuda *cuda);
+
+/*
+ * gnv_cuda_set_bounded() - never wait long for kernels of the program
+ *
+ * Calls of this handle that wait for all kernels return -EBUSY after a second, and so do those of other handles of the GPU until
+ * these kernels have ended. The check ends captures of streams of the program that do not wait for the default stream. While a
+ * stream is captured that does, and with drivers before CUDA 12.5, the calls wait as those of other handles do.
+ */
+void gnv_cuda_set_bounded(struct gnv_cuda *cuda);
 
 const char *gnv_cuda_name(const struct gnv_cuda *cuda);
 
@@ -43,7 +53,7 @@ struct gnv_cuda_code {
  * gnv_cuda_load() - make kernels ready to run, once: later calls with this code return 0 at once
  *
  * The driver waits for the kernels that run in the context. Under stream capture it loads code as ever (seen with driver 580).
- * Return: 0; -EOPNOTSUPP this driver or GPU cannot use the code; -ENOMEM; -EIO. After a failure the next call tries again.
+ * Return: 0; -EOPNOTSUPP this driver or GPU cannot use the code; -ENOMEM; -EIO; -EBUSY. After a failure the next call tries again.
  */
 int gnv_cuda_load(struct gnv_cuda *cuda, const struct gnv_cuda_code *code);
 
@@ -85,6 +95,7 @@ bool gnv_cuda_stream_end(struct gnv_cuda *cuda, void *stream, uint32_t ms);
 struct gnv_cuda_resident {
 	struct gnv_cuda_resident *next;
 	unsigned gpu, calls;
+	uint32_t ms; /* that its launches ahead take at most */
 	void (*stay)(void *ctx, bool on);
 	void *ctx;
 };
@@ -111,7 +122,8 @@ int gnv_cuda_enqueue(struct gnv_cuda *cuda, void *stream, const struct gnv_cuda_
  * gnv_cuda_unregister() waits for kernels that run, of the library and of the program, as opening and closing do. It returns -EBUSY
  * after a kernel of the library that did not end, launched by any handle of this GPU or of the one that registered the memory. It
  * also does where the driver refuses, as after a kernel that failed. The pages stay pinned until the process ends, or until a later
- * call returns 0. Where the driver refused, gnv_cuda_register() returns -EBUSY for their addresses.
+ * call returns 0. Where the driver refused, gnv_cuda_register() returns -EBUSY for their addresses. Return: also -EAGAIN, where
+ * gnv_cuda_set_bounded() limits the wait: nothing has changed.
  */
 int gnv_cuda_register(struct gnv_cuda *cuda, void *ptr, size_t len, bool io, uint64_t *at, bool *ours);
 int gnv_cuda_unregister(struct gnv_cuda *cuda, void *ptr);
@@ -126,9 +138,11 @@ int gnv_cuda_write(struct gnv_cuda *cuda, uint64_t at, const void *from, size_t 
 
 /*
  * gnv_cuda_tag() - get the unique number of an address's allocation in this process, or 0: it is none of CUDA's
- * gnv_cuda_allocation() - get that, and its bounds in whole pages. Return: false: it is none of CUDA's.
+ * gnv_cuda_tags() - the same of all mappings of cuMemMap() that a range lies in. 0: a part is not mapped
+ * gnv_cuda_allocation() - get that number, and the bounds of the allocation or mapping. Return: false: it is none of CUDA's.
  */
 uint64_t gnv_cuda_tag(struct gnv_cuda *cuda, const void *ptr);
+uint64_t gnv_cuda_tags(struct gnv_cuda *cuda, const void *ptr, size_t len);
 bool gnv_cuda_allocation(struct gnv_cuda *cuda, const void *ptr, struct gnv_alloc *alloc);
 
 /*
@@ -140,18 +154,19 @@ int gnv_cuda_check(struct gnv_cuda *cuda, uint64_t at, size_t len);
 
 /*
  * gnv_cuda_reach() - let kernels of this GPU access memory of any NVIDIA GPU, for as long as the memory exists
- * Memory of another GPU must be of cuMemAlloc() or of a pool (cuMemAllocAsync), and the two GPUs must have peer access. The library
- * never takes that back.
+ * Memory of another GPU must be of cuMemAlloc(), of a pool (cuMemAllocAsync) or of cuMemMap(), and the two GPUs must have peer
+ * access. The library never takes that back.
  * Return: 0; -ENOENT, -ERANGE as gnv_cuda_check(); -EXDEV this GPU has no access to it; -EIO.
  */
 int gnv_cuda_reach(struct gnv_cuda *cuda, uint64_t at, size_t len);
 
 /*
  * gnv_cuda_user_memory() - is this memory of the GPU that the program allocated, in the context of the library's kernels?
- * @tag: set to the number of the allocation
+ * @tag: set to the number of the allocation. Memory of cuMemMap() has one of all mappings that the bytes lie in (gnv_cuda_tags()).
+ * @mapped: set if it is such memory
  * Return: 0; -ENOENT it is no memory of a GPU; -EXDEV of another GPU or context; -ERANGE it ends after its allocation; -EOPNOTSUPP
- * of neither cuMemAlloc() nor a pool; -EIO.
+ * managed memory, or of neither cuMemAlloc(), a pool nor cuMemMap(); -EIO.
  */
-int gnv_cuda_user_memory(struct gnv_cuda *cuda, const void *ptr, size_t len, uint64_t *tag);
+int gnv_cuda_user_memory(struct gnv_cuda *cuda, const void *ptr, size_t len, uint64_t *tag, bool *mapped);
 
 #endif

@@ -169,6 +169,16 @@ static void end_leaving(struct registered *known, bool kept)
 		*find_registered(known->ptr, 1) = known->next;
 }
 
+/* It was the last use, and stays one. */
+static int use_again(struct registered *known)
+{
+	pthread_mutex_lock(&registering);
+	known->leaving = false;
+	known->uses = 1;
+	pthread_mutex_unlock(&registering);
+	return -EAGAIN;
+}
+
 /*
  * Without the lock: the driver waits until no kernel runs, and a kernel may wait for a thread that maps other memory. Where it
  * refuses, the entry stays, and nothing else is found in it. The bytes should stay as well, for no other memory at their addresses
@@ -176,8 +186,12 @@ static void end_leaving(struct registered *known, bool kept)
  */
 static int unregister(struct gnv_cuda *cuda, struct registered *known)
 {
-	const bool began = gnv_cuda_wait_begins(known->gpu);
-	int error = gnv_cuda_is_stuck(known->gpu) ? GNV_CUDA_NOT_READY : gnv_cuda_push(cuda, known->context);
+	bool began;
+	int error;
+
+	if (gnv_cuda_wait_begins(cuda, known->gpu, known->context, &began))
+		return use_again(known);
+	error = gnv_cuda_is_stuck(known->gpu) ? GNV_CUDA_NOT_READY : gnv_cuda_push(cuda, known->context);
 
 	if (!error) {
 		error = cuda->api.host_unregister(known->ptr);
@@ -203,7 +217,11 @@ static int undo_register(struct gnv_cuda *cuda, struct registered *undo, int ret
 {
 	const struct gnv_message first = gnv_message();
 
-	unregister(cuda, undo);
+	if (unregister(cuda, undo) == -EAGAIN) {
+		pthread_mutex_lock(&registering);
+		undo->kept = true;
+		pthread_mutex_unlock(&registering);
+	}
 	return gnv_fail_again(ret, &first);
 }
 
@@ -221,11 +239,27 @@ int gnv_cuda_register(struct gnv_cuda *cuda, void *ptr, size_t len, bool io, uin
 	return undo ? undo_register(cuda, undo, ret) : ret;
 }
 
+/*
+ * A bounded handle also looks where others use the memory after it: one of them may be the next to end its use, with no limit. The
+ * entry stays meanwhile, for this use of it.
+ */
+static int check_kernels(struct gnv_cuda *cuda, const char *ptr)
+{
+	const struct registered *known;
+
+	pthread_mutex_lock(&registering);
+	known = cuda->bounded ? *find_registered(ptr, 1) : NULL;
+	pthread_mutex_unlock(&registering);
+	return known && gnv_cuda_kernels_end(cuda, known->gpu, known->context) ? -EAGAIN : 0;
+}
+
 int gnv_cuda_unregister(struct gnv_cuda *cuda, void *ptr)
 {
 	struct registered *last;
-	int ret;
+	int ret = check_kernels(cuda, ptr);
 
+	if (ret)
+		return ret;
 	pthread_mutex_lock(&registering);
 	ret = end_use(cuda, ptr, &last);
 	pthread_mutex_unlock(&registering);

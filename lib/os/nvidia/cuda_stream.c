@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Kernels in a stream, of the highest priority or of the program's, one after the other. No thread waits for the end of one. */
+/* Kernels in streams: of the highest priority or the program's, whose ends no thread awaits, and a kernel that a thread awaits. */
 #include <errno.h>
 
 #include "os/nvidia/cuda_table.h"
@@ -77,4 +77,52 @@ bool gnv_cuda_stream_end(struct gnv_cuda *cuda, void *stream, uint32_t ms)
 		cuda->api.stream_destroy(stream);
 	gnv_cuda_leave(cuda);
 	return error != GNV_CUDA_NOT_READY;
+}
+
+/* ---- A kernel that is waited for ---- */
+
+/* Return: CUDA's error, GNV_CUDA_NOT_READY when the time is over. */
+static int wait_for_end(struct gnv_cuda *cuda, const struct gnv_cuda_job *job, void *stream)
+{
+	struct gnv_deadline deadline;
+	int error;
+
+	do {
+		deadline = gnv_deadline_in(job->timeout_ms);
+		do
+			error = cuda->api.stream_query(stream);
+		while (error == GNV_CUDA_NOT_READY && gnv_deadline_poll_again(&deadline));
+	} while (error == GNV_CUDA_NOT_READY && job->gets_on && job->gets_on(job->ctx));
+	return error;
+}
+
+/* The driver frees the stream when its kernel has ended, also after the time is over. */
+static int run(struct gnv_cuda *cuda, const struct gnv_cuda_job *job)
+{
+	void *params[] = { (void *)(uintptr_t)job->args }, *stream;
+	int error = cuda->api.stream_create(&stream, GNV_CUDA_STREAM_NON_BLOCKING);
+
+	if (error)
+		return gnv_cuda_failed(cuda, "cuStreamCreate", error);
+	error = cuda->api.launch(cuda->kernel[job->kernel], job->groups, 1, 1, job->group_lanes, 1, 1, 0, stream, params, NULL);
+	if (!error)
+		error = wait_for_end(cuda, job, stream);
+	cuda->api.stream_destroy(stream);
+	if (error != GNV_CUDA_NOT_READY)
+		return error ? gnv_cuda_failed(cuda, "a kernel", error) : 0;
+	gnv_cuda_set_stuck(cuda, true);
+	return gnv_fail(-ETIMEDOUT, "a kernel on %s did not end within %u ms", cuda->name, job->timeout_ms);
+}
+
+int gnv_cuda_launch(struct gnv_cuda *cuda, const struct gnv_cuda_job *job)
+{
+	int ret = gnv_cuda_enter(cuda);
+
+	if (ret)
+		return ret;
+	gnv_cuda_kernel_begins(cuda->gpu);
+	ret = run(cuda, job);
+	gnv_cuda_kernel_ends(cuda->gpu);
+	gnv_cuda_leave(cuda);
+	return ret;
 }

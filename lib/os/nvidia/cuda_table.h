@@ -48,11 +48,22 @@
 	X(can_peer, gnv_cuda_can_peer_fn, "cuDeviceCanAccessPeer")								\
 	X(peer, gnv_cuda_peer_fn, "cuCtxEnablePeerAccess")									\
 	X(pool_access, gnv_cuda_pool_access_fn, "cuMemPoolSetAccess")								\
+	X(mem_access, gnv_cuda_mem_access_fn, "cuMemSetAccess")									\
+	X(mem_handle, gnv_cuda_handle_of_fn, "cuMemRetainAllocationHandle")							\
+	X(mem_release, gnv_cuda_handle_fn, "cuMemRelease")									\
+	X(stream_capturing, gnv_cuda_stream_capturing_fn, "cuStreamIsCapturing")						\
+	X(event_create, gnv_cuda_event_create_fn, "cuEventCreate")								\
+	X(event_destroy, gnv_cuda_event_fn, "cuEventDestroy_v2")								\
+	X(event_query, gnv_cuda_event_fn, "cuEventQuery")									\
 	X(pointer, gnv_cuda_pointer_fn, "cuPointerGetAttribute")
+
+/* The same of functions that older drivers lack: then the field is NULL. */
+#define GNV_CUDA_NEWER_FUNCTIONS(X) X(context_event, gnv_cuda_context_event_fn, "cuCtxRecordEvent") /* of CUDA 12.5 */
 
 #define GNV_CUDA_FIELD(field, type, name) type *field;
 struct gnv_cuda_api {
 	GNV_CUDA_FUNCTIONS(GNV_CUDA_FIELD)
+	GNV_CUDA_NEWER_FUNCTIONS(GNV_CUDA_FIELD)
 };
 
 struct gnv_cuda {
@@ -67,6 +78,7 @@ struct gnv_cuda {
 	char name[64];
 	bool over;  /* atomic: a kernel has failed, and the context has ended */
 	bool stuck; /* atomic: a kernel did not end */
+	bool bounded; /* as of gnv_cuda_set_bounded() */
 };
 
 /*
@@ -86,11 +98,15 @@ bool gnv_cuda_is_stuck(unsigned gpu);
 void gnv_cuda_set_stuck(struct gnv_cuda *cuda, bool stuck);
 
 /*
- * Before and after a call of the driver that waits for all kernels of the context. Return: the argument of gnv_cuda_wait_ends().
+ * Before and after a call of the driver that waits for all kernels of a context, which is the primary one of that GPU. @began: for
+ * gnv_cuda_wait_ends(). Return: 0; -EBUSY, with an error message: a kernel of the program does not end, so do not make the call.
+ * gnv_cuda_kernels_end() - only the check for that, with the same result
  * gnv_cuda_kernel_begins() - the same of a kernel of the library that ends by itself
  */
-bool gnv_cuda_wait_begins(unsigned gpu);
+int gnv_cuda_wait_begins(struct gnv_cuda *cuda, unsigned gpu, void *context, bool *began);
 void gnv_cuda_wait_ends(unsigned gpu, bool began);
+bool gnv_cuda_has_resident(unsigned gpu);
+int gnv_cuda_kernels_end(struct gnv_cuda *cuda, unsigned gpu, void *context);
 void gnv_cuda_kernel_begins(unsigned gpu);
 void gnv_cuda_kernel_ends(unsigned gpu);
 

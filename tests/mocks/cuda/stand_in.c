@@ -10,9 +10,9 @@
 #include <time.h>
 
 #include "gpu/kernels/kernels.h"
+#include "inside.h"
 #include "os/nvidia/uapi/cuda.h"
 
-#define PUBLIC __attribute__((visibility("default")))
 #define REGISTRATIONS 256
 #define ARGS_MAX 4096
 #define DEVICES 8
@@ -45,8 +45,9 @@ static struct memory {
 	uint64_t id; /* of memory of a GPU: CU_POINTER_ATTRIBUTE_BUFFER_ID */
 	int kind; /* the same */
 	bool gone; /* of cuMemAlloc(): it was freed, and the next one of this length has its address */
+	bool managed;
 } registered[REGISTRATIONS], allocated[ALLOCATIONS]; /* memory of the host, and of a GPU */
-enum { OF_POOL, OF_ALLOC, OF_MAP }; /* cuMemAllocAsync(), cuMemAlloc(), cuMemMap() */
+enum { OF_POOL, OF_ALLOC, OF_MANAGED }; /* cuMemAllocAsync(), cuMemAlloc(), cuMemAllocManaged() */
 static uint64_t last_id;
 
 struct function {
@@ -73,6 +74,7 @@ struct stream {
 	const struct function *kernel;
 	unsigned lanes, width;
 	uint64_t args[ARGS_MAX / 8];
+	struct stream *next_launch; /* NULL: none waits. Only where kernels get no multiprocessor: else the launch waits itself */
 };
 
 /* CU_STREAM_LEGACY (or NULL) of each device, and CU_STREAM_PER_THREAD, here of one thread. */
@@ -146,7 +148,8 @@ static void change_waited(int device, int by)
 
 /*
  * What waits for all kernels of the context, as seen with driver 580.159 on an H200: loading and unloading code, unregistering memory,
- * releasing the context. Not: registering, streams, and all that is ordered by streams. Meanwhile no kernel and no copy begins: a
+ * cuMemFree(), releasing the context: next to a kernel that never ended they did not return. Not: registering, allocating, mapping
+ * and unmapping (cuMemMap), streams, and all that is ordered by streams. Meanwhile no kernel and no copy begins: a
  * drive on the same GPU, which was launched again and again by another thread, did not go on there.
  */
 static void wait_for_kernels(const char *call, int device)
@@ -158,7 +161,7 @@ static void wait_for_kernels(const char *call, int device)
 	change_waited(device, 1);
 	limit = __atomic_load_n(&launches, __ATOMIC_ACQUIRE);
 	__atomic_fetch_add(&self.waiting, 1, __ATOMIC_ACQ_REL);
-	for (waited = 0; runs_one_up_to(limit, device) && waited < 30000; waited++)
+	for (waited = 0; runs_one_up_to(limit, device) && waited < 30000; waited += !__atomic_load_n(&self.endless, __ATOMIC_ACQUIRE))
 		nanosleep(&ms, NULL);
 	if (waited == 30000) {
 		fprintf(stderr, "stand-in: %s waits for a kernel that does not end\n", call);
@@ -455,14 +458,55 @@ static void end_stream(struct stream *s)
 	count(&self.streams, -1);
 }
 
+static void wait_for_room(const struct function *kernel)
+{
+	const struct timespec pause = { 0, 20000 };
+
+	while (__atomic_load_n(&self.full, __ATOMIC_ACQUIRE) && strcmp(kernel->name, "endless_kernel") != 0)
+		nanosleep(&pause, NULL);
+}
+
+static bool take_next_launch(struct stream *s)
+{
+	struct stream *next;
+
+	pthread_mutex_lock(&s->lock);
+	next = s->next_launch;
+	s->next_launch = NULL;
+	if (next)
+		memcpy(s->args, next->args, sizeof(s->args)); /* of the same kernel */
+	pthread_mutex_unlock(&s->lock);
+	free(next);
+	return next;
+}
+
+/* Return: the launch waits for the one before it. */
+static bool queue_launch(struct stream *s, const struct function *kernel, const void *args)
+{
+	struct stream *next = calloc(1, sizeof(*next));
+	bool waits;
+
+	memcpy(next->args, args, kernel->args);
+	pthread_mutex_lock(&s->lock);
+	waits = s->busy && s->kernel == kernel && !s->next_launch;
+	s->next_launch = waits ? next : s->next_launch;
+	pthread_mutex_unlock(&s->lock);
+	if (!waits)
+		free(next);
+	return waits;
+}
+
 static void *run(void *arg)
 {
 	struct stream *s = arg;
 	bool orphan;
 	int error;
 
-	if (s->kernel->launch(s->lanes, s->width, s->args))
-		broke("no threads for a kernel");
+	wait_for_room(s->kernel);
+	do
+		if (s->kernel->launch(s->lanes, s->width, s->args))
+			broke("no threads for a kernel");
+	while (take_next_launch(s));
 	error = __atomic_exchange_n(&self.kernel_error, 0, __ATOMIC_ACQ_REL);
 	if (error)
 		__atomic_store_n(&primary[s->device].sticky, error, __ATOMIC_RELEASE);
@@ -566,6 +610,8 @@ PUBLIC int cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz,
 			return GNV_CUDA_OUT_OF_MEMORY;
 		s = &captured[nodes++];
 	}
+	if (__atomic_load_n(&self.full, __ATOMIC_ACQUIRE) && queue_launch(s, function, params[0]))
+		return 0;
 	wait_for_turn(s);
 	if (sticky()) /* nothing runs after a kernel that failed */
 		return sticky();
@@ -644,7 +690,8 @@ PUBLIC int cuStreamSynchronize(void *stream)
 /* ---- Events: what the Python module uses ---- */
 
 struct event {
-	struct stream *stream; /* NULL: not recorded */
+	struct stream *stream; /* NULL: not recorded, or in a context */
+	int device;	       /* whose context, or ALL */
 	uint64_t stamp;	       /* of the last launch before it */
 };
 
@@ -663,6 +710,7 @@ PUBLIC int cuEventCreate(struct event **event, unsigned flags)
 	if (flags != 2) /* CU_EVENT_DISABLE_TIMING */
 		broke("an event that takes the time");
 	*event = calloc(1, sizeof(**event));
+	(*event)->device = ALL;
 	count(&self.events, 1);
 	return *event ? 0 : GNV_CUDA_OUT_OF_MEMORY;
 }
@@ -685,6 +733,40 @@ PUBLIC int cuEventRecord(struct event *event, void *stream)
 	return 0;
 }
 
+/*
+ * "Captures in hEvent all the activities of the context" (CUDA driver API, cuCtxRecordEvent), also in streams that wait for no other.
+ * While a stream is captured there, the capture is lost, whatever the mode of the thread (seen with driver 580.159).
+ */
+PUBLIC int cuCtxRecordEvent(void *context, struct event *event);
+PUBLIC int cuCtxRecordEvent(void *context, struct event *event)
+{
+	int device;
+
+	ASKED(true);
+	for (device = 0; device < DEVICES - 1 && context != &primary[device]; device++)
+		;
+	if (self.capture) {
+		__atomic_store_n(&self.capture_lost, true, __ATOMIC_RELEASE);
+		return GNV_CUDA_CAPTURE_UNSUPPORTED;
+	}
+	event->device = device;
+	event->stamp = __atomic_load_n(&launches, __ATOMIC_ACQUIRE);
+	return 0;
+}
+
+/* A mock GPU is threads of a machine that may be busy: kernels that end by themselves end before a query returns. */
+static bool context_has_passed(const struct event *event)
+{
+	const struct timespec pause = { 0, 20000 };
+
+	while (runs_one_up_to(event->stamp, event->device)) {
+		if (__atomic_load_n(&self.endless, __ATOMIC_ACQUIRE))
+			return false;
+		nanosleep(&pause, NULL);
+	}
+	return true;
+}
+
 /* Of the streams that there are: a stream that was destroyed ends when its kernel has. */
 static bool has_passed(const struct event *event)
 {
@@ -692,6 +774,8 @@ static bool has_passed(const struct event *event)
 	bool found = false;
 	int i;
 
+	if (event->device != ALL)
+		return context_has_passed(event);
 	for (i = 0; i < DEVICES && !found; i++)
 		found = (event->stream == &legacy[i] || event->stream == &per_thread[i]) && runs_up_to(event->stream, event->stamp, ALL);
 	pthread_mutex_lock(&lock);
@@ -803,13 +887,13 @@ PUBLIC int cuMemHostGetDevicePointer_v2(gnv_cuda_ptr *at, void *ptr, unsigned fl
 #define NEIGHBOUR 256
 
 /* With the lock held. */
-static void note_allocation(char *ptr, size_t len, int kind)
+static void note_allocation(char *ptr, size_t len, int kind, bool managed)
 {
 	int i;
 
 	for (i = 0; i < ALLOCATIONS - 1 && (allocated[i].ptr || allocated[i].gone); i++)
 		;
-	allocated[i] = (struct memory){ ptr, len, stack[(depth - 1) % 16], ++last_id, kind, false };
+	allocated[i] = (struct memory){ ptr, len, stack[(depth - 1) % 16], ++last_id, kind, false, managed };
 }
 
 /* With the lock held. Return: its bytes, 0: there is none. */
@@ -826,24 +910,53 @@ static size_t forget_allocation(const char *ptr)
 	return len;
 }
 
-PUBLIC gnv_cuda_alloc_fn cuMemAllocAsync;
-PUBLIC int cuMemAllocAsync(gnv_cuda_ptr *at, size_t len, void *stream)
+static int alloc_from_pool(gnv_cuda_ptr *at, size_t len, bool managed)
 {
-	char *base;
+	char *base = mmap(NULL, NEIGHBOUR + len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
-	(void)stream;
-	ASKED_UNSAFE(true);
-	base = mmap(NULL, NEIGHBOUR + len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (base == MAP_FAILED)
 		return GNV_CUDA_OUT_OF_MEMORY;
 	*at = (uintptr_t)base + NEIGHBOUR;
 	pthread_mutex_lock(&lock);
-	note_allocation(base, NEIGHBOUR, OF_POOL);
-	note_allocation(base + NEIGHBOUR, len, OF_POOL);
+	note_allocation(base, NEIGHBOUR, OF_POOL, managed);
+	note_allocation(base + NEIGHBOUR, len, OF_POOL, managed);
 	pthread_mutex_unlock(&lock);
 	memset(base + NEIGHBOUR, 0xa7, len); /* a program that needs zeros asks for them */
 	count(&self.allocations, 1);
 	return 0;
+}
+
+PUBLIC gnv_cuda_alloc_fn cuMemAllocAsync;
+PUBLIC int cuMemAllocAsync(gnv_cuda_ptr *at, size_t len, void *stream)
+{
+	(void)stream;
+	ASKED_UNSAFE(true);
+	return alloc_from_pool(at, len, false);
+}
+
+/* CUmemPoolProps begins with the type of allocations: CU_MEM_ALLOCATION_TYPE_MANAGED is 2 (CUDA 13). */
+PUBLIC int cuMemPoolCreate(void **of, const int *props);
+PUBLIC int cuMemPoolCreate(void **of, const int *props)
+{
+	static char managed_pool;
+
+	*of = &managed_pool;
+	return props[0] == 2 ? 0 : GNV_CUDA_INVALID_VALUE;
+}
+
+PUBLIC int cuMemPoolDestroy(void *of);
+PUBLIC int cuMemPoolDestroy(void *of)
+{
+	(void)of;
+	return 0;
+}
+
+PUBLIC int cuMemAllocFromPoolAsync(gnv_cuda_ptr *at, size_t len, void *of, void *stream);
+PUBLIC int cuMemAllocFromPoolAsync(gnv_cuda_ptr *at, size_t len, void *of, void *stream)
+{
+	(void)of;
+	(void)stream;
+	return alloc_from_pool(at, len, true);
 }
 
 PUBLIC gnv_cuda_free_fn cuMemFreeAsync;
@@ -867,13 +980,11 @@ PUBLIC int cuMemFreeAsync(gnv_cuda_ptr at, void *stream)
  * What programs get from cudaMalloc(). "Subsequent allocations do not reuse IDs from previous freed allocations" (CUDA driver API,
  * CU_POINTER_ATTRIBUTE_BUFFER_ID), but they have the address of one of the same length, as those of the driver often have.
  */
-PUBLIC int cuMemAlloc_v2(gnv_cuda_ptr *at, size_t len);
-PUBLIC int cuMemAlloc_v2(gnv_cuda_ptr *at, size_t len)
+static int alloc_alone(gnv_cuda_ptr *at, size_t len, int kind)
 {
 	void *ptr = NULL;
 	int i;
 
-	ASKED_UNSAFE(true);
 	pthread_mutex_lock(&lock);
 	for (i = 0; i < ALLOCATIONS - 1 && !(allocated[i].gone && allocated[i].len == len); i++)
 		;
@@ -884,7 +995,7 @@ PUBLIC int cuMemAlloc_v2(gnv_cuda_ptr *at, size_t len)
 	if (!ptr)
 		ptr = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (ptr != MAP_FAILED)
-		allocated[i] = (struct memory){ ptr, len, stack[(depth - 1) % 16], ++last_id, self.of_map ? OF_MAP : OF_ALLOC, false };
+		allocated[i] = (struct memory){ ptr, len, stack[(depth - 1) % 16], ++last_id, kind, false, kind == OF_MANAGED };
 	pthread_mutex_unlock(&lock);
 	*at = (uintptr_t)ptr;
 	if (ptr == MAP_FAILED)
@@ -892,6 +1003,20 @@ PUBLIC int cuMemAlloc_v2(gnv_cuda_ptr *at, size_t len)
 	memset(ptr, 0xa7, len);
 	count(&self.allocations, 1);
 	return 0;
+}
+
+PUBLIC int cuMemAlloc_v2(gnv_cuda_ptr *at, size_t len);
+PUBLIC int cuMemAlloc_v2(gnv_cuda_ptr *at, size_t len)
+{
+	ASKED_UNSAFE(true);
+	return alloc_alone(at, len, OF_ALLOC);
+}
+
+PUBLIC int cuMemAllocManaged(gnv_cuda_ptr *at, size_t len, unsigned flags);
+PUBLIC int cuMemAllocManaged(gnv_cuda_ptr *at, size_t len, unsigned flags)
+{
+	ASKED_UNSAFE(true);
+	return flags == 1 ? alloc_alone(at, len, OF_MANAGED) : GNV_CUDA_INVALID_VALUE; /* CU_MEM_ATTACH_GLOBAL */
 }
 
 /*
@@ -920,9 +1045,13 @@ PUBLIC int cuMemFree_v2(gnv_cuda_ptr at)
 static bool is_known(gnv_cuda_ptr at, size_t len)
 {
 	const char *ptr = (const char *)(uintptr_t)at;
+	struct mapped mapped;
 	bool known = false;
 	int i;
 
+	if (mapped_find(ptr, &mapped))
+		return len <= (size_t)(mapped.ptr + mapped.len - ptr) ||
+		       is_known((uintptr_t)mapped.ptr + mapped.len, len - (size_t)(mapped.ptr + mapped.len - ptr));
 	pthread_mutex_lock(&lock);
 	for (i = 0; i < ALLOCATIONS && !known; i++)
 		known = allocated[i].ptr && !allocated[i].gone && ptr >= allocated[i].ptr && (size_t)(ptr - allocated[i].ptr) <= allocated[i].len &&
@@ -1022,11 +1151,37 @@ static int find_context(const struct memory *memory, bool device, void **context
 	return device && memory->kind != OF_ALLOC ? GNV_CUDA_INVALID_VALUE : 0;
 }
 
+static int find_mapped_attribute(void *value, int attribute, const struct mapped *mapped)
+{
+	const unsigned bit = 1u << stack[(depth - 1) % 16];
+
+	if (attribute == GNV_CUDA_POINTER_CONTEXT)
+		return GNV_CUDA_INVALID_VALUE;
+	if (attribute == GNV_CUDA_POINTER_TAG)
+		*(uint64_t *)value = mapped->id;
+	else if (attribute == GNV_CUDA_POINTER_BASE || attribute == GNV_CUDA_POINTER_MAPPING_BASE)
+		*(gnv_cuda_ptr *)value = (uintptr_t)(attribute == GNV_CUDA_POINTER_BASE ? mapped->reserved : mapped->ptr);
+	else if (attribute == GNV_CUDA_POINTER_LEN || attribute == GNV_CUDA_POINTER_MAPPING_LEN)
+		*(size_t *)value = attribute == GNV_CUDA_POINTER_LEN ? mapped->reserved_len : mapped->len;
+	else if (attribute == GNV_CUDA_POINTER_ORDINAL)
+		*(int *)value = mapped->device;
+	else if (attribute == GNV_CUDA_POINTER_ACCESS)
+		*(uint64_t *)value = mapped->writers & bit ? GNV_CUDA_ACCESS_READWRITE : mapped->readers & bit ? 1 : 0;
+	else if (attribute == GNV_CUDA_POINTER_MEMORY_TYPE)
+		*(unsigned *)value = GNV_CUDA_MEMORY_DEVICE;
+	else
+		*(uint64_t *)value = 0; /* no pool, not managed, not legacy */
+	return 0;
+}
+
 static int find_attribute(void *value, int attribute, gnv_cuda_ptr at)
 {
 	bool device;
 	const struct memory found = find_memory((const char *)(uintptr_t)at, &device);
+	struct mapped mapped;
 
+	if (mapped_find((const char *)(uintptr_t)at, &mapped))
+		return find_mapped_attribute(value, attribute, &mapped);
 	if (!found.ptr || (attribute == GNV_CUDA_POINTER_TAG && !device))
 		return GNV_CUDA_INVALID_VALUE;
 	if (attribute == GNV_CUDA_POINTER_CONTEXT)
@@ -1041,6 +1196,12 @@ static int find_attribute(void *value, int attribute, gnv_cuda_ptr at)
 		*(int *)value = found.device;
 	else if (attribute == GNV_CUDA_POINTER_POOL)
 		*(void **)value = device && found.kind == OF_POOL ? &pool[found.device] : NULL;
+	else if (attribute == GNV_CUDA_POINTER_MANAGED)
+		*(uint64_t *)value = found.managed;
+	else if (attribute == GNV_CUDA_POINTER_MAPPING_BASE)
+		*(gnv_cuda_ptr *)value = (uintptr_t)found.ptr & ~(uintptr_t)0x1fffff; /* of what the driver has allocated from */
+	else if (attribute == GNV_CUDA_POINTER_MAPPING_LEN)
+		*(size_t *)value = 2 << 20;
 	else if (attribute == GNV_CUDA_POINTER_LEGACY_IPC) /* only memory of cudaMalloc() can be shared by cudaIpcGetMemHandle() */
 		*(uint64_t *)value = device && found.kind == OF_ALLOC; /* the size of its boolean is not documented: the larger one */
 	else
@@ -1060,6 +1221,8 @@ PUBLIC int cuPointerGetAttribute(void *value, int attribute, gnv_cuda_ptr at)
 		*(gnv_cuda_ptr *)value = (uintptr_t)self.host.ptr;
 	else if (attribute == GNV_CUDA_POINTER_LEN)
 		*(size_t *)value = self.host.len;
+	else if (attribute == GNV_CUDA_POINTER_MANAGED)
+		*(uint64_t *)value = 0;
 	else if (attribute == GNV_CUDA_POINTER_ORDINAL)
 		*(int *)value = 0;
 	else
@@ -1120,6 +1283,28 @@ PUBLIC int cuMemPoolSetAccess(void *of, const struct gnv_cuda_access *access, si
 	return 0;
 }
 
+/* ---- For the other files ---- */
+
+int stand_in_asked(const char *call, bool context)
+{
+	return asked(call, context);
+}
+
+void stand_in_broke(const char *rule)
+{
+	broke(rule);
+}
+
+uint64_t stand_in_next_id(void)
+{
+	uint64_t id;
+
+	pthread_mutex_lock(&lock);
+	id = ++last_id;
+	pthread_mutex_unlock(&lock);
+	return id;
+}
+
 static int thread_mode(void)
 {
 	return capture_mode;
@@ -1162,6 +1347,7 @@ static void forget(void)
 	memset(registered, 0, sizeof(registered));
 	memset(allocated, 0, sizeof(allocated));
 	memset(self.access, 0, sizeof(self.access));
+	self.endless = self.full = false;
 	nodes = 0;
 	self.capture = self.foreign_stream = NULL;
 	memset(primary, 0, sizeof(primary));

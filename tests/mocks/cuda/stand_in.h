@@ -39,7 +39,8 @@ struct stand_in {
 	const char *broke;   /* the first rule that was broken */
 	int processors, groups; /* multiprocessors, and groups of any kernel on each */
 	bool apart; /* GPUs do not access each other's memory */
-	bool of_map; /* what cuMemAlloc() gives is as memory of cuMemMap() */
+	bool endless; /* atomic: kernels of the program do not end, and calls that wait for them block until then */
+	bool full; /* atomic: other kernels than those of the program get no multiprocessor */
 	bool (*is_peer)(int from, int of); /* kernels of that GPU access memory of cuMemAlloc() of the other */
 	unsigned access[8]; /* for the pool of each GPU, the other GPUs that may access its memory, as bits (atomic) */
 };
