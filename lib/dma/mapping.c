@@ -261,6 +261,8 @@ int gnv_mapping_remove(struct gnv_mapping *map)
 {
 	int ret = take_address(map);
 
+	if (ret == -EAGAIN)
+		return -EBUSY; /* with its error message */
 	if (ret)
 		return gnv_fail(ret, "the device is using the memory. Wait for its commands, or destroy the queue first");
 	hide(map);

@@ -28,8 +28,9 @@ struct gnv_space_ops {
 	 */
 	void (*cut)(struct gnv_space *space, uint64_t iova, size_t len);
 	/*
-	 * Undo map, once. Return: 0; -ENOENT no such mapping; -EBUSY the device is using it (nothing was changed); -EOWNERDEAD it is
-	 * undone, but a GPU did not let go of the bytes: they must stay until the process ends. The error message says why.
+	 * Undo map, once. Return: 0; -ENOENT no such mapping; -EBUSY the device is using it (nothing was changed); -EAGAIN, with an
+	 * error message, the same for another reason; -EOWNERDEAD it is undone, but a GPU did not let go of the bytes: they must stay
+	 * until the process ends. The error message says why.
 	 */
 	int (*unmap)(struct gnv_space *space, uint64_t iova, size_t len);
 	/* The last reference went. No device uses it any more. */

@@ -113,8 +113,9 @@ struct gnv_soft_watch {
 	/*
 	 * The mapping goes: it has no references, and gets none. Also called for mappings that mapped() refused or never saw, and
 	 * for all that still exist when the watch ends.
-	 * Return: 0 nothing reaches it any more; -EBUSY: it is called again; -EOWNERDEAD, with an error message: nothing reaches it any
-	 * more, but a GPU does not let go of the bytes, and they must stay until the process ends.
+	 * Return: 0 nothing reaches it any more; -EBUSY, or -EAGAIN with an error message: it is called again; -EOWNERDEAD, with an
+	 * error message: nothing reaches it any more, but a GPU does not let go of the bytes, and they must stay until the process
+	 * ends.
 	 */
 	int (*unmapping)(struct gnv_soft_watch *watch, const struct gnv_soft_map *map);
 };

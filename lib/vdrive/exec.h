@@ -41,7 +41,7 @@ struct gnv_vd_exec_ops {
 
 	/* Make memory of the host accessible to the processor. @cookie: for hide(). */
 	int (*show)(struct gnv_vd_exec *exec, void *cpu, size_t len, uint64_t *at, void **cookie);
-	/* Return: 0; -EBUSY it stays accessible. */
+	/* Return: 0; -EBUSY it stays accessible; -EAGAIN, with an error message, it does until a kernel of the program has ended. */
 	int (*hide)(struct gnv_vd_exec *exec, void *cookie);
 
 	/*

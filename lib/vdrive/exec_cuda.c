@@ -66,6 +66,7 @@ static int load(struct exec_cuda *c, unsigned index, uint32_t *room)
 
 	if (ret)
 		return ret;
+	gnv_cuda_set_bounded(c->cuda);
 	ret = gnv_cuda_load(c->cuda, &code);
 	if (!ret)
 		ret = gnv_cuda_room(c->cuda, KERNEL, GNV_VD_LANES, room);
@@ -105,14 +106,17 @@ static int cuda_open(const struct gnv_vd_wish *wish, const struct gnv_log *log, 
 	return 0;
 }
 
-/* If a kernel did not end, its memory stays until the process ends (gnv_cuda_close()). */
+/* If a kernel did not end, of the drive or of the program, its memory stays until the process ends (gnv_cuda_close()). */
 static void cuda_close(struct gnv_vd_exec *exec)
 {
 	struct exec_cuda *c = cuda_of(exec);
 
 	if (c->stream)
 		gnv_cuda_stream_end(c->cuda, c->stream, 0);
-	gnv_cuda_close(c->cuda);
+	if (gnv_cuda_close(c->cuda))
+		gnv_log(c->log, GPUNVME_LOG_ERROR,
+			"the drive soft:vram: leaves its code loaded, and memory of the host registered, until the process ends: %s",
+			gpunvme_errmsg());
 	free(c);
 }
 
@@ -159,7 +163,7 @@ static int cuda_show(struct gnv_vd_exec *exec, void *cpu, size_t len, uint64_t *
 
 static int cuda_hide(struct gnv_vd_exec *exec, void *cookie)
 {
-	return cookie ? gnv_cuda_unregister(cuda_of(exec)->cuda, cookie) : 0;
+	return cookie ? gnv_cuda_unregister(cuda_of(exec)->cuda, cookie) : 0; /* also -EAGAIN */
 }
 
 static int cuda_reach(struct gnv_vd_exec *exec, const struct gpunvme_mem *mem, uint64_t *at)
@@ -269,7 +273,7 @@ static int cuda_start(struct gnv_vd_exec *exec, uint64_t vd, uint64_t slice_ns)
 	if (ret)
 		return gnv_fail(ret, "cannot start a thread of the drive: no more can be started. Raise RLIMIT_NPROC (ulimit -u)");
 	c->launching = true;
-	c->resident = (struct gnv_cuda_resident){ .stay = stay, .ctx = c };
+	c->resident = (struct gnv_cuda_resident){ .ms = (uint32_t)(AHEAD * slice_ns / 1000000), .stay = stay, .ctx = c };
 	gnv_cuda_resident_add(c->cuda, &c->resident);
 	return 0;
 }

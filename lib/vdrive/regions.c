@@ -210,17 +210,28 @@ static int withdraw(struct gnv_vdrive *d, unsigned slot)
 	return gnv_vdrive_sync(d, UNMAP_MS) ? 0 : -EBUSY;
 }
 
-/* Hide the memory after that. Memory of a dead GPU cannot be unregistered, so it stays. */
+static bool is_ready(const struct gnv_vdrive *d)
+{
+	return gnv_mmio_read32((char GNV_FORCE GNV_MMIO *)d->t.soft.bar + GPUNVME_REG_CSTS) & GPUNVME_CSTS_RDY;
+}
+
+/*
+ * Hide the memory after that. Memory of a dead GPU cannot be unregistered, so it stays. So does memory that a kernel of the program
+ * holds, when the controller is closed. Before that the host tries again.
+ */
 int gnv_vdrive_unmap(struct gnv_soft *soft, const struct gnv_soft_map *map)
 {
 	struct gnv_vdrive *d = gnv_vdrive_of(soft);
 	struct gnv_vdrive_region *region = &d->region[map->slot];
+	int ret;
 
 	if (!region->shown)
 		return 0;
 	if (!is_over(d) && withdraw(d, map->slot))
 		return -EBUSY; /* a launch may still find it, so the drive goes on to look whether it is freed */
 	give_back(d, map->slot);
-	region->shown = region->known = false;
-	return d->exec->ops->hide(d->exec, region->cookie) ? -EOWNERDEAD : 0;
+	region->known = false;
+	ret = d->exec->ops->hide(d->exec, region->cookie);
+	region->shown = ret == -EAGAIN && is_ready(d);
+	return region->shown ? -EAGAIN : ret ? -EOWNERDEAD : 0;
 }

@@ -113,8 +113,8 @@ struct gnv_soft_engine_ops {
 	/*
 	 * Memory is unmapped. References in the space (store/dma.h) are gone, and there will be no new ones. map() may not have
 	 * been called for it. Also called after stop(), for each mapping. Return: 0 no command in flight accesses it any more;
-	 * -EBUSY one does: it is called again; -EOWNERDEAD, with an error message: none does, but the bytes must stay until the
-	 * process ends.
+	 * -EBUSY one does: it is called again; -EAGAIN, with an error message: the same, for another reason; -EOWNERDEAD, with an
+	 * error message: none does, but the bytes must stay until the process ends.
 	 */
 	int (*unmap)(struct gnv_soft *soft, const struct gnv_soft_map *map);
 

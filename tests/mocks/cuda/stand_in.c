@@ -502,11 +502,11 @@ static void *run(void *arg)
 	bool orphan;
 	int error;
 
-	wait_for_room(s->kernel);
-	do
+	do {
+		wait_for_room(s->kernel);
 		if (s->kernel->launch(s->lanes, s->width, s->args))
 			broke("no threads for a kernel");
-	while (take_next_launch(s));
+	} while (take_next_launch(s));
 	error = __atomic_exchange_n(&self.kernel_error, 0, __ATOMIC_ACQ_REL);
 	if (error)
 		__atomic_store_n(&primary[s->device].sticky, error, __ATOMIC_RELEASE);
