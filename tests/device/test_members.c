@@ -6,10 +6,10 @@
 #include <gpunvme/device/platform.h>
 
 static uint64_t test_clock(void);
-static void test_turn(void);
+static void test_turn(uint32_t turn);
 
 #define gnvd_clock() test_clock()
-#define gnvd_pause(turn) ((void)(turn), test_turn())
+#define gnvd_pause(turn) test_turn(turn)
 
 #include "rig.h"
 
@@ -24,6 +24,9 @@ static struct {
 	struct gpunvme_dvol v;
 	struct gpunvme_dvbuf buf;
 	uint32_t stop_at; /* after so many commands the host says stop; 0: never */
+	uint32_t rest;    /* turns in which no controller works */
+	uint64_t dies_at; /* after so many commands the first member dies; 0: never */
+	uint32_t longest; /* of the turns that pauses were for */
 	uint64_t clock;
 	int status[2];
 } t;
@@ -35,7 +38,7 @@ static uint64_t test_clock(void)
 	return __atomic_add_fetch(&t.clock, 10000, __ATOMIC_RELAXED);
 }
 
-static void test_turn(void)
+static void test_turn(uint32_t turn)
 {
 	uint32_t i;
 
@@ -43,11 +46,16 @@ static void test_turn(void)
 		sched_yield();
 		return;
 	}
+	t.longest = turn > t.longest ? turn : t.longest;
+	if (t.rest && t.rest--)
+		return;
 	for (i = 0; i < MEMBERS; i++) {
 		mini_turn(&t.rig[i]->ctrl);
 		if (t.stop_at && t.rig[i]->ctrl.fetched >= t.stop_at)
 			rig_stop(t.rig[i], 1);
 	}
+	if (t.dies_at && t.rig[0]->ctrl.completed == t.dies_at)
+		__atomic_store_n(&t.rig[0]->state->poison, GPUNVME_ENODEV, __ATOMIC_RELEASE);
 	/* What the first member holds ends only when the second one was found silent. */
 	if (__atomic_load_n(&t.rig[1]->state->poison, __ATOMIC_ACQUIRE))
 		mini_release(&t.rig[0]->ctrl);
@@ -160,11 +168,61 @@ static void stop_is_seen_however_fast_drives_are(void **state)
 	members_free();
 }
 
+/* ---- The end of a member ---- */
+
+static void two_stripes_kernel(void *arg)
+{
+	(void)arg;
+	drives = true;
+	t.status[0] = gpunvme_wave_read(&t.v, &t.buf, 0, 0, 2 * STRIPE);
+	drives = false;
+}
+
+/* The second stripe is not on the first member, which may die in any turn, also in one in which the wave looks at it. */
+static void a_lane_outlives_a_member_that_it_does_not_need(void **state)
+{
+	uint32_t rest;
+
+	(void)state;
+	for (rest = 0; rest < 16; rest++) {
+		members_new();
+		t.rest = rest;
+		t.dies_at = 1;
+		members_start();
+		two_stripes_kernel(NULL);
+		assert_int_equal(t.rig[0]->state->poison, GPUNVME_ENODEV);
+		assert_int_equal(t.status[0], 0);
+		members_free();
+	}
+}
+
+/* ---- Pauses ---- */
+
+/* A CPU thread sleeps when it has waited long for one command, not because its transfer is long. */
+static void pauses_are_short_in_long_transfers(void **state)
+{
+	(void)state;
+	members_new();
+	t.rig[0]->dq.max_blocks = t.rig[1]->dq.max_blocks = 1;
+	members_start();
+	long_kernel(NULL);
+	assert_int_equal(t.status[0], 0);
+	assert_in_range(t.longest, 1, 8);
+	t.longest = 0;
+	drives = true;
+	assert_int_equal(gpunvme_read(&t.dq[0], &t.dbuf[0], 0, 0, BLOCKS * 512), 0);
+	drives = false;
+	assert_in_range(t.longest, 1, 8);
+	members_free();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(no_lane_waits_for_the_device_of_another),
 		cmocka_unit_test(stop_is_seen_however_fast_drives_are),
+		cmocka_unit_test(a_lane_outlives_a_member_that_it_does_not_need),
+		cmocka_unit_test(pauses_are_short_in_long_transfers),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

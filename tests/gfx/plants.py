@@ -40,6 +40,7 @@ WRITE_PART = """			if (want && !err) {
 PUBLISH_PART = """			if (grant.count) {
 				gnvd_begin_own(w, &grant, want && !err, &own);
 				gnvd_publish(dq, w, grant.pos, grant.count);
+				idle = 0;
 			}
 """
 LEAVE = "			gate = gnvd_xchg64(GNVD_STATE(dq, pub_gate), end << GPUNVME_GATE_SHIFT);\n"

@@ -164,7 +164,7 @@ GNVD_FN int gnvd_move_elements(const struct gpunvme_dq *dq, const struct gpunvme
 			e->pos += n;
 			e->to += n;
 			e->left -= n;
-			until = 0;
+			until = turn = 0;
 			continue;
 		}
 		now = gnvd_clock();

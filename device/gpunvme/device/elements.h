@@ -108,6 +108,7 @@ GNVD_FN int gnvd_get_elements(const struct gpunvme_dq *dq, const struct gnvd_wav
 			until = 0;
 			open = e->left != 0;
 		}
+		turn = open && err ? turn + 1 : 0;
 		if (!gnvd_ballot(w, open && err))
 			continue;
 		now = gnvd_clock();
@@ -116,7 +117,7 @@ GNVD_FN int gnvd_get_elements(const struct gpunvme_dq *dq, const struct gnvd_wav
 			ret = err;
 			open = 0;
 		}
-		gnvd_pause(turn++);
+		gnvd_pause(turn);
 	}
 	return ret;
 }

@@ -61,12 +61,12 @@ GNVD_FN int gnvd_look_on(const struct gpunvme_dq *dq, uint64_t *deadline, uint32
  * one is done. Lanes with a part to submit submit it, all lanes take completions, and lanes with a result take it. So a wave that
  * waits for room never holds results, which hold identifiers. A lane stops at its first failure, which is the first in LBA order.
  * Values that live through the loop occupy registers of every lane, so a command is computed where it is stored. `deadline` is that
- * of the command in flight, or of the wait for room.
+ * of the command in flight, or of the wait for room. `idle`: turns since the wave last submitted.
  */
 GNVD_FN void gnvd_run_wave(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gpunvme_dbuf *dbuf,
 			   struct gnvd_left *left, uint32_t op)
 {
-	uint32_t n = 0, turn = 0, most = gnvd_widest(dq); /* n: blocks in flight */
+	uint32_t n = 0, turn = 0, idle = 0, most = gnvd_widest(dq); /* n: blocks in flight */
 	struct gpunvme_req req = { 0, 0, 0, 0 };
 	struct gnvd_own own = { 0, 0, 0, 0, 0 };
 	struct gnvd_left l = *left;
@@ -75,7 +75,7 @@ GNVD_FN void gnvd_run_wave(const struct gpunvme_dq *dq, const struct gnvd_wave *
 	int err, want, late;
 
 	l.nblocks = l.ret ? 0 : op == GPUNVME_IO_FLUSH ? 1 : l.nblocks;
-	while (gnvd_ballot(w, l.nblocks != 0)) {
+	for (; gnvd_ballot(w, l.nblocks != 0); turn++) {
 		want = l.nblocks && !n;
 		if (gnvd_ballot(w, want)) {
 			struct gnvd_grant grant = { 0, 0, 0, 0, 0 };
@@ -93,6 +93,7 @@ GNVD_FN void gnvd_run_wave(const struct gpunvme_dq *dq, const struct gnvd_wave *
 			if (grant.count) {
 				gnvd_begin_own(w, &grant, want && !err, &own);
 				gnvd_publish(dq, w, grant.pos, grant.count);
+				idle = 0;
 			}
 			late = (turn & 15) == 15 ? gnvd_no_room(dq, want && err, &deadline, &fetched) : 0;
 			if (want && err)
@@ -114,7 +115,7 @@ GNVD_FN void gnvd_run_wave(const struct gpunvme_dq *dq, const struct gnvd_wave *
 			l.ret = gnvd_look_on(dq, &deadline, op);
 		if ((turn & 63) == 63 && !gnvd_ballot(w, n != 0) && most > 1)
 			most /= 2; /* waves that submit few commands must not starve one that submits many */
-		gnvd_pause(turn++);
+		gnvd_pause(idle++);
 	}
 	*left = l;
 }

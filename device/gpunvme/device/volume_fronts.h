@@ -189,10 +189,10 @@ struct gnvd_flight {
 	uint32_t m;
 };
 
-/* Submit the next command of each lane that has none in flight and whose next blocks lie on member m, if there is room. */
-GNVD_FN void gnvd_send_to(const struct gpunvme_dvol *v, const struct gnvd_wave *w, const struct gpunvme_dq *dq,
-			  const struct gpunvme_dbuf *dbuf, uint32_t m, uint32_t turn, struct gnvd_left *l, uint32_t op,
-			  struct gnvd_flight *f)
+/* Submit a command for each lane that has none, and whose next blocks lie on member m, if there is room. Return their number. */
+GNVD_FN uint32_t gnvd_send_to(const struct gpunvme_dvol *v, const struct gnvd_wave *w, const struct gpunvme_dq *dq,
+			      const struct gpunvme_dbuf *dbuf, uint32_t m, uint32_t turn, struct gnvd_left *l, uint32_t op,
+			      struct gnvd_flight *f)
 {
 	int want = l->nblocks && !f->n && f->m == m, err, late = 0;
 	uint32_t fetched = f->fetched;
@@ -201,7 +201,7 @@ GNVD_FN void gnvd_send_to(const struct gpunvme_dvol *v, const struct gnvd_wave *
 	struct gnvd_stretch at;
 
 	if (!gnvd_ballot(w, want))
-		return;
+		return 0;
 	err = gnvd_find_places(dq, w, want, gnvd_widest(dq), &grant);
 	if (want && !err) {
 		struct gnvd_left part = *l;
@@ -219,17 +219,18 @@ GNVD_FN void gnvd_send_to(const struct gpunvme_dvol *v, const struct gnvd_wave *
 		gnvd_publish(dq, w, grant.pos, grant.count);
 	if ((turn & 15) == 15)
 		late = gnvd_no_room(dq, want && err, &f->deadline, &fetched);
-	if (!want || !err)
-		return;
-	f->fetched = fetched;
-	l->ret = err == -GPUNVME_EAGAIN ? late : err;
+	if (want && err) {
+		f->fetched = fetched;
+		l->ret = err == -GPUNVME_EAGAIN ? late : err;
+	}
+	return grant.count;
 }
 
 /* Take completions of member m for the lanes that wait there. */
 GNVD_FN void gnvd_land_from(const struct gpunvme_dvol *v, const struct gnvd_wave *w, const struct gpunvme_dq *dq, uint32_t m,
 			    uint32_t turn, struct gnvd_left *l, struct gnvd_flight *f)
 {
-	int waits = l->nblocks && f->m == m, ret = 0;
+	int waits = l->nblocks && f->m == m, ret = 0, why;
 
 	if (!gnvd_ballot(w, waits))
 		return;
@@ -247,34 +248,39 @@ GNVD_FN void gnvd_land_from(const struct gpunvme_dvol *v, const struct gnvd_wave
 		gnvd_give_up(dq, &f->req, l->ret, f->deadline);
 		f->n = 0;
 	}
-	if ((turn & 15) == 15 && l->nblocks && !l->ret)
-		l->ret = gnvd_look_up(dq, &f->deadline, 0, NULL);
+	if ((turn & 15) == 15 && l->nblocks && !l->ret) {
+		why = gnvd_look_up(dq, &f->deadline, 0, NULL);
+		l->ret = f->n || why == -GPUNVME_ECANCELED ? why : 0; /* the lane may not need this member again */
+		f->deadline = f->n ? f->deadline : 0;
+	}
 }
 
 /*
  * The transfers of all lanes of the wave. Each lane has a command in flight, on whichever member, and submits the next one when it
  * has ended. So all members work at once, and no lane waits for the command of another. Turns count through the whole transfer: in
- * each 16th one a lane looks at the stop word and its deadline, however fast drives are. A lane stops at its first failure.
+ * each 16th one a lane looks at the stop word and its deadline, however fast drives are. `idle` counts those since the wave last
+ * submitted. A lane stops at its first failure.
  */
 GNVD_FN void gnvd_volume_run_wave(const struct gpunvme_dvol *v, const struct gnvd_wave *w, const struct gpunvme_dvbuf *buf,
 				  uint32_t number, struct gnvd_left *l, uint32_t op)
 {
 	struct gnvd_flight f = { { 0, 0, 0, 0 }, 0, 0, 0, 0 };
 	struct gnvd_stretch at;
-	uint32_t m, turn = 0;
+	uint32_t m, turn = 0, idle = 0;
 
 	l->nblocks = l->ret ? 0 : l->nblocks;
-	while (gnvd_ballot(w, l->nblocks != 0)) {
+	for (; gnvd_ballot(w, l->nblocks != 0); turn++) {
 		if (l->nblocks && !f.n) {
 			gnvd_stretch_at(v, l->lba, l->nblocks, &at);
 			f.m = at.m;
 		}
 		for (m = 0; m < v->members; m++)
-			gnvd_send_to(v, w, gnvd_member_dq(v, m, number), gnvd_member_dbuf(buf, m), m, turn, l, op, &f);
+			if (gnvd_send_to(v, w, gnvd_member_dq(v, m, number), gnvd_member_dbuf(buf, m), m, turn, l, op, &f))
+				idle = 0;
 		for (m = 0; m < v->members; m++)
 			gnvd_land_from(v, w, gnvd_member_dq(v, m, number), m, turn, l, &f);
 		l->nblocks = l->ret && !f.n ? 0 : l->nblocks;
-		gnvd_pause(turn++);
+		gnvd_pause(idle++);
 	}
 }
 
