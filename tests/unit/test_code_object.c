@@ -17,6 +17,8 @@
 #include "gpu/kernels/code_object.h"
 #include "gpu/kernels/kernels.h"
 #include "util/bits.h"
+#include "vdrive/kernel/gfx.h"
+#include "vdrive/shared.h"
 
 #define MACHINE_AMDGPU 224
 #define ABI_HSA 64
@@ -226,12 +228,42 @@ static void test_isas(void **state)
 				test_isa(isas[i].gfx, isas[i].generic, sramecc[s], xnack[x]);
 }
 
+/* The kernel of a drive: four GPUs have it, as far as the build has code for AMD GPUs at all. */
+static void test_drive(void **state)
+{
+	static const char *const gfx[] = { "gfx90a", "gfx942", "gfx1100", "gfx1201" };
+	struct gnv_vd_gfx code;
+	const Elf64_Sym *symbol;
+	const struct descriptor *d;
+	unsigned i;
+
+	(void)state;
+	for (i = 0; i < GNV_ARRAY_LEN(gfx); i++) {
+		if (!embedded(gfx[i])) {
+			assert_int_equal(gnv_vd_gfx_find(gfx[i], &code), -EOPNOTSUPP);
+			continue;
+		}
+		assert_int_equal(gnv_vd_gfx_find(gfx[i], &code), 0);
+		assert_string_equal(code.gfx, gfx[i]);
+		symbol = find_symbol(code.elf, "gnv_vd_kernel.kd");
+		assert_non_null(symbol);
+		d = loaded(code.elf, symbol->st_value);
+		assert_non_null(d);
+		assert_int_equal(d->arguments, sizeof(struct gnv_vd_args));
+	}
+	assert_int_equal(gnv_vd_gfx_find("amdgcn-amd-amdhsa--gfx1101", &code), -EOPNOTSUPP);
+	assert_non_null(strstr(gpunvme_errmsg(), "does not run on gfx1101: this build of the library has its kernel for "));
+	if (embedded("gfx90a"))
+		assert_int_equal(gnv_vd_gfx_find("amdgcn-amd-amdhsa--gfx90a:sramecc+:xnack-", &code), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_objects),
 		cmocka_unit_test(test_find),
 		cmocka_unit_test(test_isas),
+		cmocka_unit_test(test_drive),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

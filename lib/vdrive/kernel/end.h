@@ -91,13 +91,20 @@ static inline void put_entry(const struct turn *t, const struct gnv_soft_cmd *cm
 	const struct gnv_vd_cq *cq = t->cq;
 	const uint32_t at = t->c.tail + place, wrapped = at >= cq->size;
 	const uint64_t entry = cq->ring + (uint64_t)(wrapped ? at - cq->size : at) * VEC;
+	const uint32_t phase = (t->c.phase ^ wrapped) << 16;
 	uint32_t status = cmd->status & ~GNV_SOFT_AS_IS, dw2 = t->s.head | t->sq->qid << 16, dw3;
 
 	if (status && !(cmd->status & GNV_SOFT_AS_IS) && gnv_soft_is_final(cmd->status))
 		status |= GPUNVME_ST_DNR;
-	dw3 = cmd->sqe.cid | (t->c.phase ^ wrapped) << 16 | status << 17;
+	dw3 = cmd->sqe.cid | phase | status << 17;
 	if (cmd->verdict)
 		gnv_soft_mishap_entry(cmd, &dw2, &dw3);
+	if (VD_TEARS) { /* all but the phase arrives first */
+		const uint32_t old = (dw3 & ~GPUNVME_CQE_DW3_PHASE) | (phase ^ GPUNVME_CQE_DW3_PHASE);
+
+		vd_store((void *)(uintptr_t)entry, (struct vd_vec){ { cmd->dw0, 0, dw2, old } });
+		vd_fence();
+	}
 	vd_store((void *)(uintptr_t)entry, (struct vd_vec){ { cmd->dw0, 0, dw2, dw3 } });
 }
 

@@ -153,8 +153,9 @@ void gnv_vd_kernel(struct gnv_vd_args args)
 	run(&args, vd_team(), (struct gnv_vd_work *)&batch);
 }
 #elif defined(__AMDGCN__)
-void gnv_vd_kernel(struct gnv_vd_args args) __attribute__((amdgpu_kernel));
-__attribute__((amdgpu_kernel)) void gnv_vd_kernel(struct gnv_vd_args args)
+#define KERNEL __attribute__((amdgpu_kernel, visibility("protected")))
+KERNEL void gnv_vd_kernel(struct gnv_vd_args args);
+KERNEL void gnv_vd_kernel(struct gnv_vd_args args)
 {
 	run(&args, vd_team(), (struct gnv_vd_work *)&batch);
 }

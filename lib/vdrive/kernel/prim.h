@@ -18,6 +18,7 @@
  *	vd_get32(), vd_get64(), vd_put64()	load and store words that other processors use too
  *	vd_acquire64()	the same load, ordered before each later access of this lane
  *	vd_load(), vd_store(), vd_load8()	load and store data
+ *	VD_TEARS	vd_store() may arrive in pieces, in any order
  *	vd_fence()	order accesses of this lane, and those of other lanes before it met them, before all accesses of this lane
  *			after the fence, for every processor and device
  *	vd_now()	the time in nanoseconds

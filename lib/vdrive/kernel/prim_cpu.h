@@ -8,6 +8,7 @@
 #include <time.h>
 
 #define VD_HOOKS
+#define VD_TEARS 0
 
 static inline uint32_t vd_get32(const uint32_t *at)
 {

@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #define VD_WIDTH GNV_VD_LANES
+#define VD_TEARS 0
 #define WARP 32u
 #define WARPS (VD_WIDTH / WARP)
 #define ALL 0xffffffffu
