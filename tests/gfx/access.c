@@ -107,7 +107,9 @@ static void read_piece(struct gfx *m, struct gfx_wave *w, struct gfx_access *a, 
 	uint32_t have = (a->in->glc ? GFX_GLC : 0) | (a->in->slc ? GFX_SLC : 0) | (a->in->dlc ? GFX_DLC : 0);
 	uint32_t need = m->rules & GFX_RINGBITS ? r->flags & (GFX_GLC | GFX_SLC | GFX_DLC) : 0;
 
-	if ((have & need) != need)
+	if (r->flags & GFX_LOCAL)
+		memcpy(got, (const void *)(uintptr_t)addr, a->piece);
+	else if ((have & need) != need)
 		gfx_cached_read(m, m->far, NULL, r, addr, a->piece, got);
 	else if (keeps(m))
 		read_kept(m, w, a, r, addr, got);
@@ -126,7 +128,11 @@ static void touch_atomic(struct gfx *m, struct gfx_wave *w, struct gfx_access *a
 
 	memcpy(&value, data, a->piece);
 	memcpy(&compare, data + a->piece, a->piece);
-	if (gfx_is_near(m, r)) {
+	if (r->flags & GFX_LOCAL) {
+		memcpy(&old, (const void *)(uintptr_t)addr, a->piece);
+		new = gfx_atomic(m, a->in->x.op, old, value, compare, a->piece);
+		memcpy((void *)(uintptr_t)addr, &new, a->piece);
+	} else if (gfx_is_near(m, r)) {
 		old = gfx_near_atomic(m, r, a, addr, value, compare);
 	} else {
 		if (keeps(m))
@@ -157,6 +163,8 @@ static void touch(struct gfx *m, struct gfx_wave *w, struct gfx_access *a, unsig
 		else if (id == OP_load_i16)
 			a->got[lane][0] = (uint32_t)(int16_t)(got[0] | got[1] << 8);
 		note(m, w, 'r', addr, got, a->piece);
+	} else if (r->flags & GFX_LOCAL && a->kind == K_STORE) {
+		memcpy((void *)(uintptr_t)addr, data, a->piece);
 	} else if (a->kind == K_STORE) {
 		if (keeps(m))
 			write_kept(m, w, a, r, addr, data);
@@ -205,7 +213,7 @@ static void touch_scalar(struct gfx *m, struct gfx_wave *w, struct gfx_access *a
 static void perform_lane(struct gfx *m, struct gfx_wave *w, struct gfx_access *a, unsigned lane, unsigned pieces);
 
 /* Older accesses of the wave to the same bytes come first. */
-static void perform_older(struct gfx *m, struct gfx_wave *w, struct gfx_access *a, uint64_t from, uint64_t to)
+void gfx_perform_older(struct gfx *m, struct gfx_wave *w, struct gfx_access *a, uint64_t from, uint64_t to)
 {
 	unsigned i, lane;
 
@@ -250,7 +258,7 @@ static void perform_lane(struct gfx *m, struct gfx_wave *w, struct gfx_access *a
 		p = (start + i) % a->pieces;
 		if (!(a->todo[lane] & pieces & 1u << p))
 			continue;
-		perform_older(m, w, a, a->addr[lane] + p * a->piece, a->addr[lane] + (p + 1u) * a->piece);
+		gfx_perform_older(m, w, a, a->addr[lane] + p * a->piece, a->addr[lane] + (p + 1u) * a->piece);
 		if (!(a->todo[lane] >> p & 1))
 			continue;
 		a->todo[lane] &= (uint8_t)~(1u << p);

@@ -173,7 +173,7 @@ enum gfx_rule {
 
 enum gfx_bits {
 	GFX_GLC = 1, GFX_SLC = 2, GFX_DLC = 4, GFX_UNCACHED = 8, GFX_READONLY = 16, GFX_DEVICE = 32, GFX_WHOLE = 64, GFX_BELL = 128,
-	GFX_RELEASED = 256, GFX_STACK = 512, GFX_NC = 1024
+	GFX_RELEASED = 256, GFX_STACK = 512, GFX_NC = 1024, GFX_LOCAL = 2048
 };
 
 struct gfx_region {
@@ -182,7 +182,7 @@ struct gfx_region {
 	/*
 	 * Bits a fresh read needs. GFX_UNCACHED: none; GFX_DEVICE: another party writes it; GFX_WHOLE: aligned 16 bytes are never
 	 * torn; GFX_BELL: a register of a device; GFX_RELEASED: a store to it signals, to a device if it is a register, else other
-	 * waves, that all before it has been done; GFX_STACK: nobody else looks there; GFX_NC: on gfx11 its pages are cached by L2,
+	 * waves, that all before it has been done; GFX_STACK: nobody else looks there; GFX_LOCAL: local memory; GFX_NC: on gfx11 its pages are cached by L2,
 	 * whichever party writes them, as are those with none of the flags that say that another party does.
 	 */
 	uint32_t flags;
@@ -308,6 +308,7 @@ _Noreturn void gfx_fail_as(struct gfx *m, enum gfx_cause cause, const char *form
 #define gfx_fail(m, ...) gfx_fail_as(m, GFX_REFUSED, __VA_ARGS__)
 
 #define GFX_PRIVATE 0x20000000000000ull /* where generic pointers find the stack: the aperture, whose upper half is this */
+#define GFX_SHARED 0x10000000000000ull	/* and local memory */
 
 #define GFX_VCC 106
 #define GFX_M0 125

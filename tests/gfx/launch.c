@@ -117,6 +117,7 @@ static void make_near(struct gfx *m)
 
 static void make_groups(struct gfx *m, const struct gfx_dispatch *d)
 {
+	uint8_t *lds;
 	unsigned i;
 
 	m->groups = groups_in(d, 0) * groups_in(d, 1) * groups_in(d, 2);
@@ -132,18 +133,18 @@ static void make_groups(struct gfx *m, const struct gfx_dispatch *d)
 		m->l2[m->l2s] = gfx_cache_new();
 	m->several = m->l2s > 1;
 	make_near(m);
-	if (!m->group || !m->wave || !m->stack)
+	lds = calloc(m->groups, d->lds + 1u);
+	if (!m->group || !m->wave || !m->stack || !lds)
 		abort();
 	gfx_register(m, "kernel arguments", d->kernarg, m->kernel->kernarg, GFX_READONLY);
 	gfx_register(m, "dispatch packet", d->packet, PACKET, GFX_READONLY);
 	gfx_register(m, "code", m->code->image, m->code->size, GFX_READONLY);
 	gfx_register(m, "stack", m->stack, (uint64_t)m->waves * m->lanes * m->slice, GFX_STACK);
+	gfx_register(m, "local memory", lds, (uint64_t)m->groups * d->lds, GFX_STACK | GFX_LOCAL);
 	for (i = 0; i < m->groups; i++) {
 		m->group[i].lds_size = d->lds;
-		m->group[i].lds = calloc(1, d->lds + 1u);
+		m->group[i].lds = lds + i * (uint64_t)d->lds;
 		m->group[i].scalar = gfx_cache_new();
-		if (!m->group[i].lds)
-			abort();
 	}
 	for (i = 0; i < m->waves; i++)
 		init_wave(m, &m->wave[i], d, i);
@@ -155,10 +156,9 @@ static void free_groups(struct gfx *m)
 
 	for (i = 0; i < m->waves; i++)
 		gfx_cache_free(m->wave[i].l0);
-	for (i = 0; i < m->groups; i++) {
-		free(m->group[i].lds);
+	free(m->group[0].lds); /* of all */
+	for (i = 0; i < m->groups; i++)
 		gfx_cache_free(m->group[i].scalar);
-	}
 	gfx_cache_free(m->l1);
 	gfx_cache_free(m->far);
 	if (m->near_own)

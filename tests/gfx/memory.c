@@ -72,12 +72,23 @@ static void copy_data(struct gfx *m, struct gfx_wave *w, const struct gfx_arg *f
 			a->data[lane][place + i] = w->v[from->code - 256 + i][lane] >> (from->part == P_HIGH ? 16 : 0);
 }
 
+static uint8_t *lds_at(struct gfx *m, const struct gfx_wave *w, uint32_t addr, unsigned size)
+{
+	struct gfx_group *g = &m->group[w->group];
+
+	if (addr > g->lds_size || size > g->lds_size - addr)
+		gfx_fail(m, "accesses local memory at %u, beyond its %u bytes", addr, g->lds_size);
+	return g->lds + addr;
+}
+
 /* Private memory: an offset into the lane's slice of the stack. */
 static uint64_t private_address(struct gfx *m, const struct gfx_wave *w, const struct gfx_inst *in, unsigned lane, uint64_t offset,
 				unsigned size)
 {
 	uint32_t slice = m->slice;
 
+	if (in->segment == 0 && offset >> 32 == GFX_SHARED >> 32)
+		return (uintptr_t)lds_at(m, w, (uint32_t)offset, size);
 	if (in->segment == 0 && offset >> 32 == GFX_PRIVATE >> 32)
 		offset &= 0xffffffff;
 	else if (in->segment != 1)
@@ -152,13 +163,13 @@ static void flat(struct gfx *m, struct gfx_wave *w, const struct gfx_inst *in)
 	gfx_access_start(m, w, a);
 }
 
-static uint8_t *lds_at(struct gfx *m, struct gfx_wave *w, uint32_t addr, unsigned size)
+/* Accesses by generic pointers that the wave has made before come first. */
+static uint8_t *lds_in_order(struct gfx *m, struct gfx_wave *w, struct gfx_access *a, uint32_t addr, unsigned size)
 {
-	struct gfx_group *g = &m->group[w->group];
+	uint8_t *p = lds_at(m, w, addr, size);
 
-	if (addr > g->lds_size || size > g->lds_size - addr)
-		gfx_fail(m, "accesses local memory at %u, beyond its %u bytes", addr, g->lds_size);
-	return g->lds + addr;
+	gfx_perform_older(m, w, a, (uintptr_t)p, (uintptr_t)p + size);
+	return p;
 }
 
 /* One lane's part of a DS access of two addresses or one. */
@@ -171,12 +182,12 @@ static void lds_lane(struct gfx *m, struct gfx_wave *w, const struct gfx_inst *i
 	uint8_t *p;
 
 	for (i = 0; two && i < 2; i++) {
-		p = lds_at(m, w, addr + (in->imm >> (8 * i) & 255) * scale * size, size);
+		p = lds_in_order(m, w, a, addr + (in->imm >> (8 * i) & 255) * scale * size, size);
 		memcpy(store ? (void *)p : (uint8_t *)a->got[lane] + i * size, store ? (uint8_t *)a->data[lane] + i * size : (void *)p, size);
 	}
 	if (two)
 		return;
-	p = lds_at(m, w, addr + (uint32_t)in->imm, size);
+	p = lds_in_order(m, w, a, addr + (uint32_t)in->imm, size);
 	if (store) {
 		memcpy(p, a->data[lane], size);
 	} else if (strncmp(in->x.op->name, "ds_load_", 8) == 0) {

@@ -28,6 +28,8 @@ static inline struct gfx_access *gfx_pending(struct gfx_wave *w, unsigned i)
 
 /* `a` is about to be issued: an error if something should have been waited for. */
 void gfx_check_waits(struct gfx *m, struct gfx_wave *w, const struct gfx_access *a);
+/* Older accesses of the wave to the same bytes as `a` come first. */
+void gfx_perform_older(struct gfx *m, struct gfx_wave *w, struct gfx_access *a, uint64_t from, uint64_t to);
 /* Queue an access that gfx_memory or gfx_scalar_load built, or do it at once where the rules say so. */
 struct gfx_access *gfx_access_new(struct gfx *m, struct gfx_wave *w, const struct gfx_inst *in, enum gfx_kind kind);
 void gfx_access_start(struct gfx *m, struct gfx_wave *w, struct gfx_access *a);

@@ -45,6 +45,8 @@ uint64_t gfx_read_scalar(struct gfx *m, struct gfx_wave *w, const struct gfx_ins
 		return a->width == 2 ? (uint64_t)(192 - (int64_t)a->code) : (uint32_t)(192 - (int32_t)a->code);
 	if (a->code >= 240 && a->code <= 248)
 		return reals[a->code - 240];
+	if (a->code == 235) /* src_shared_base */
+		return a->width == 2 ? GFX_SHARED : GFX_SHARED >> 32;
 	if (a->code == 237) /* src_private_base */
 		return a->width == 2 ? GFX_PRIVATE : GFX_PRIVATE >> 32;
 	if (a->code == 253)
