@@ -6,7 +6,13 @@
 
 #include "util/bits.h"
 
-static const struct gnv_vd_exec_ops *const kinds[] = { &gnv_vd_exec_cpu, &gnv_vd_exec_cuda };
+static const struct gnv_vd_exec_ops *const kinds[] = {
+	&gnv_vd_exec_cpu,
+	&gnv_vd_exec_cuda,
+#if GNV_WITH_HSA
+	&gnv_vd_exec_hsa,
+#endif
+};
 
 int gnv_vd_exec_open(struct gnv_vd_wish wish, const struct gnv_log *log, uint32_t *workers, struct gnv_vd_exec **exec)
 {
@@ -18,5 +24,8 @@ int gnv_vd_exec_open(struct gnv_vd_wish wish, const struct gnv_log *log, uint32_
 	for (i = 0; i < GNV_ARRAY_LEN(kinds); i++)
 		if (strlen(kinds[i]->name) == len && !memcmp(kinds[i]->name, on, len))
 			return kinds[i]->open(&wish, log, workers, exec);
-	return gnv_fail(-EINVAL, "on=%.40s in the URI: use on=cpu, or on=cuda:N for an NVIDIA GPU", on);
+	if (len == 3 && !memcmp(on, "hsa", len))
+		return gnv_fail(-EOPNOTSUPP, "on=%.40s in the URI: this library was built without AMD GPUs. Build it where libhsa-runtime-dev "
+					     "is", on);
+	return gnv_fail(-EINVAL, "on=%.40s in the URI: use on=cpu, on=cuda:N for an NVIDIA GPU, or on=hsa:N for an AMD GPU", on);
 }

@@ -69,5 +69,6 @@ struct gnv_vd_exec {
 int gnv_vd_exec_open(struct gnv_vd_wish wish, const struct gnv_log *log, uint32_t *workers, struct gnv_vd_exec **exec);
 
 extern const struct gnv_vd_exec_ops gnv_vd_exec_cpu, gnv_vd_exec_cuda;
+extern const struct gnv_vd_exec_ops gnv_vd_exec_hsa; /* where GNV_WITH_HSA */
 
 #endif

@@ -70,6 +70,10 @@ const struct gfx_region *gfx_region_of(struct gfx *m, uint64_t addr, unsigned si
 {
 	const struct gfx_region *r = find(m, addr, size);
 
+	if (!r && m->missed) {
+		m->missed(m->outside_ctx);
+		r = find(m, addr, size);
+	}
 	m->fault = addr;
 	if (!r)
 		gfx_fail_as(m, GFX_FAULT, "%s %u bytes at %#llx, which no registered memory holds", write ? "writes" : "reads", size,

@@ -273,6 +273,7 @@ struct gfx {
 	unsigned threads; /* of the host, for the workgroups; 0 and 1: all in this one, which a seed replays exactly */
 	int *halt;        /* set by a thread that failed, or to end the launch */
 	void (*outside)(void *ctx); /* the rest of the world: gets a turn now and then */
+	void (*missed)(void *ctx); /* or NULL: no region holds an access. Those that there are by now may be registered */
 	void *outside_ctx;
 	jmp_buf stop;
 	char error[512];

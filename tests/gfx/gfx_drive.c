@@ -33,20 +33,15 @@
 
 /* ---- The GPU's memory ---- */
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* protects the rest */
-static pthread_cond_t taken = PTHREAD_COND_INITIALIZER;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* protects ranges */
 static struct gfx_region ranges[RANGES];
-static unsigned ranges_count, ranges_taken;
-static bool runs;
+static unsigned ranges_count;
 
-/* When it returns, a launch that runs has the range, too. */
 static void note(const char *name, uint64_t at, size_t len)
 {
 	pthread_mutex_lock(&lock);
 	assert_true(ranges_count < RANGES);
 	ranges[ranges_count++] = (struct gfx_region){ name, at, len, GFX_DEVICE };
-	while (runs && ranges_taken < ranges_count)
-		pthread_cond_wait(&taken, &lock);
 	pthread_mutex_unlock(&lock);
 }
 
@@ -82,12 +77,13 @@ struct launch {
 };
 
 /* What is new. Of regions that overlap the last one counts. */
-static void register_new(struct launch *l)
+static void register_new(void *ctx)
 {
+	struct launch *l = ctx;
 	const uint64_t ring = __atomic_load_n(&l->vd->sq[1].ring, __ATOMIC_ACQUIRE);
+	const unsigned before = l->taken;
 	struct gfx_region part[GFX_DRIVE_PARTS];
 	unsigned i, count = gfx_drive_parts(l->vd, part);
-	const unsigned before = l->taken;
 
 	pthread_mutex_lock(&lock);
 	for (; l->taken < ranges_count; l->taken++) {
@@ -95,8 +91,6 @@ static void register_new(struct launch *l)
 
 		gfx_register(&l->m, r->name, (void *)(uintptr_t)r->base, r->size, r->flags);
 	}
-	ranges_taken = l->taken;
-	pthread_cond_broadcast(&taken);
 	pthread_mutex_unlock(&lock);
 	for (i = 0; i < count && (before != l->taken || ring != l->ring); i++)
 		gfx_register(&l->m, part[i].name, (void *)(uintptr_t)part[i].base, part[i].size, part[i].flags);
@@ -113,15 +107,6 @@ static uint64_t setting(const char *name, uint64_t otherwise)
 	const char *text = getenv(name);
 
 	return text ? strtoull(text, NULL, 0) : otherwise;
-}
-
-static void set_running(bool running)
-{
-	pthread_mutex_lock(&lock);
-	runs = running;
-	ranges_taken = 0;
-	pthread_cond_broadcast(&taken);
-	pthread_mutex_unlock(&lock);
 }
 
 /* The clock counts 10 ns. */
@@ -153,16 +138,15 @@ bool gnv_vd_kernel_cpu(const struct gnv_vd_args *args, uint32_t index)
 	l->m.random = (setting("GFX_SEED", 1) * 1000 + ++launches) * 0x9e3779b97f4a7c15ull + 77;
 	l->m.max_steps = setting("GFX_STEPS", STEPS);
 	l->m.outside = outside;
+	l->m.missed = register_new;
 	l->m.outside_ctx = l;
 	gfx_season(&l->m);
-	set_running(true);
 	outside(l);
 	if (gfx_launch(&l->m, "gnv_vd_kernel", code->lanes, code->lanes, &slice, sizeof(slice))) {
 		printf("launch %llu: %s\n", (unsigned long long)launches, l->m.error);
 		fflush(stdout);
 		_Exit(1);
 	}
-	set_running(false);
 	instructions += l->m.step;
 	free(l);
 	return true;

@@ -161,6 +161,9 @@ static void describe(struct gnv_hsa *gpu)
 		gpu->api.agent_get_info(gpu->agent, HSA_AGENT_INFO_NAME, name);
 	snprintf(info->name, sizeof(info->name), "%.63s", name);
 	gpu->api.agent_get_info(gpu->agent, HSA_AGENT_INFO_WAVEFRONT_SIZE, &info->width);
+	if (gpu->api.agent_get_info(gpu->agent, (hsa_agent_info_t)HSA_AMD_AGENT_INFO_COMPUTE_UNIT_COUNT, &info->units) !=
+	    HSA_STATUS_SUCCESS)
+		info->units = 0;
 	gpu->api.agent_get_info(gpu->agent, (hsa_agent_info_t)HSA_AMD_AGENT_INFO_DRIVER_NODE_ID, &info->node);
 	if (gpu->api.agent_get_info(gpu->agent, GNV_HSA_AGENT_CLOCK, &info->clock_hz) != HSA_STATUS_SUCCESS || !info->clock_hz)
 		info->clock_hz = CLOCK_HZ;

@@ -25,6 +25,7 @@ struct gnv_hsa_info {
 	char bdf[16];	     /* PCI address */
 	uint32_t node;	     /* KFD's */
 	uint32_t width;	     /* threads of a wave */
+	uint32_t units;	     /* compute units, or 0: unknown */
 	uint64_t clock_hz;   /* of the clock that threads read */
 	uint64_t vram;	     /* bytes of its largest pool */
 	uint32_t version;    /* the minor one of AMD's extensions of HSA, as the runtime has them, or 0: unknown */
@@ -150,6 +151,14 @@ struct gnv_hsa_job {
  * runs on the GPU any more, and all calls that need the GPU return -EIO.
  */
 int gnv_hsa_run(struct gnv_hsa *gpu, const struct gnv_hsa_job *job);
+
+/*
+ * gnv_hsa_begin() - enqueue a kernel after all that is in the queue, and return. Its arguments are those of the first call. The
+ * rest is as in gnv_hsa_run(), which this GPU must not be used for then. @job: its time-out is not used
+ * gnv_hsa_drain() - wait until all that is in the queue has ended. Return: 0; -ETIMEDOUT not within @ms; -EIO
+ */
+int gnv_hsa_begin(struct gnv_hsa *gpu, const struct gnv_hsa_job *job);
+int gnv_hsa_drain(struct gnv_hsa *gpu, uint32_t ms);
 
 /*
  * Return: 0; -EIO, with its message: the GPU cannot be used, because it has faulted, or because a kernel never ended, which is the

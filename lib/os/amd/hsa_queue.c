@@ -132,9 +132,13 @@ static void put_hidden(void *at, uint32_t lanes, uint32_t most)
 	memcpy(at, &hidden, sizeof(hidden));
 }
 
-static void submit(struct gnv_hsa *gpu, const struct kernel *kernel, const struct gnv_hsa_job *job)
+#define AFTER_ALL (1u << HSA_PACKET_HEADER_BARRIER) /* the packet begins when those before it have ended */
+
+/* @after: 0 or AFTER_ALL. @done: counts down at the end, or is 0 */
+static void submit(struct gnv_hsa *gpu, const struct kernel *kernel, const struct gnv_hsa_job *job, uint16_t after,
+		   hsa_signal_t done)
 {
-	const uint16_t header = HSA_PACKET_TYPE_KERNEL_DISPATCH << HSA_PACKET_HEADER_TYPE |
+	const uint16_t header = after | HSA_PACKET_TYPE_KERNEL_DISPATCH << HSA_PACKET_HEADER_TYPE |
 				HSA_FENCE_SCOPE_SYSTEM << HSA_PACKET_HEADER_SCACQUIRE_FENCE_SCOPE |
 				HSA_FENCE_SCOPE_SYSTEM << HSA_PACKET_HEADER_SCRELEASE_FENCE_SCOPE;
 	const uint16_t setup = 1 << HSA_KERNEL_DISPATCH_PACKET_SETUP_DIMENSIONS;
@@ -151,7 +155,7 @@ static void submit(struct gnv_hsa *gpu, const struct kernel *kernel, const struc
 	packet->kernel_object = kernel->object;
 	packet->kernarg_address = gpu->args;
 	packet->reserved2 = 0;
-	packet->completion_signal = gpu->done;
+	packet->completion_signal = done;
 	/* Header and set-up at once and last: that makes it a packet. */
 	__atomic_store_n((uint32_t *)(void *)packet, header | (uint32_t)setup << 16, __ATOMIC_RELEASE);
 	gpu->api.signal_store_screlease(gpu->queue->doorbell_signal, (hsa_signal_value_t)at);
@@ -161,9 +165,9 @@ static void submit(struct gnv_hsa *gpu, const struct kernel *kernel, const struc
  * A barrier that waits for nothing, with fences of system scope: as the runtimes of languages empty the caches (clr rocvirtual.cpp,
  * dispatchBarrierPacket). Its release writes back, its acquire drops.
  */
-static void submit_barrier(struct gnv_hsa *gpu)
+static void submit_barrier(struct gnv_hsa *gpu, uint16_t after)
 {
-	const uint16_t header = HSA_PACKET_TYPE_BARRIER_AND << HSA_PACKET_HEADER_TYPE |
+	const uint16_t header = after | HSA_PACKET_TYPE_BARRIER_AND << HSA_PACKET_HEADER_TYPE |
 				HSA_FENCE_SCOPE_SYSTEM << HSA_PACKET_HEADER_SCACQUIRE_FENCE_SCOPE |
 				HSA_FENCE_SCOPE_SYSTEM << HSA_PACKET_HEADER_SCRELEASE_FENCE_SCOPE;
 	uint64_t at = gpu->api.queue_add_write_index_screlease(gpu->queue, 1);
@@ -231,7 +235,7 @@ static int run_locked(struct gnv_hsa *gpu, const struct gnv_hsa_job *job)
 		put_hidden((char *)gpu->args + job->args_len, job->lanes, job->group);
 	gpu->api.signal_store_screlease(gpu->done, 1);
 	__atomic_store_n(&gpu->runs, true, __ATOMIC_RELEASE);
-	submit(gpu, &kernel, job);
+	submit(gpu, &kernel, job, 0, gpu->done);
 	ret = wait_for_end(gpu, job);
 	if (!ret) /* else it may run on */
 		__atomic_store_n(&gpu->runs, false, __ATOMIC_RELEASE);
@@ -248,18 +252,69 @@ int gnv_hsa_run(struct gnv_hsa *gpu, const struct gnv_hsa_job *job)
 	return ret;
 }
 
-int gnv_hsa_fence(struct gnv_hsa *gpu)
+static int fence(struct gnv_hsa *gpu, const struct gnv_hsa_job *job, uint16_t after)
 {
-	const struct gnv_hsa_job job = { .name = "fence", .timeout_ms = gpu->bound.ms };
 	int ret;
 
 	pthread_mutex_lock(&gpu->lock);
 	ret = gnv_hsa_usable(gpu);
 	if (!ret) {
 		gpu->api.signal_store_screlease(gpu->done, 1);
-		submit_barrier(gpu);
-		ret = wait_for_end(gpu, &job);
+		submit_barrier(gpu, after);
+		ret = wait_for_end(gpu, job);
 	}
+	pthread_mutex_unlock(&gpu->lock);
+	return ret;
+}
+
+int gnv_hsa_fence(struct gnv_hsa *gpu)
+{
+	const struct gnv_hsa_job job = { .name = "fence", .timeout_ms = gpu->bound.ms };
+
+	return fence(gpu, &job, 0);
+}
+
+int gnv_hsa_drain(struct gnv_hsa *gpu, uint32_t ms)
+{
+	const struct gnv_hsa_job job = { .name = "kernel of a drive", .timeout_ms = ms };
+	const int ret = fence(gpu, &job, AFTER_ALL);
+
+	if (!ret)
+		__atomic_store_n(&gpu->runs, false, __ATOMIC_RELEASE);
+	return ret;
+}
+
+/* With the lock. The arguments stay as they are, because a kernel that has not ended uses them. */
+static int begin_locked(struct gnv_hsa *gpu, const struct gnv_hsa_job *job)
+{
+	const int broken = __atomic_load_n(&gpu->broken, __ATOMIC_ACQUIRE);
+	struct kernel kernel = { 0, 0, 0, 0 };
+	int ret = gnv_hsa_usable(gpu);
+
+	if (!ret && broken)
+		ret = gnv_hsa_refused(gpu, (hsa_status_t)broken, -EIO, job->name);
+	if (!ret)
+		ret = gnv_hsa_renew(gpu, NULL);
+	if (!ret)
+		ret = find_kernel(gpu, job->name, &kernel);
+	if (ret)
+		return ret;
+	if (kernel.args != job->args_len || kernel.args > GNV_HSA_ARGS_MAX)
+		return gnv_fail(-EINVAL, "GPU %s: %zu bytes of arguments for %s, which takes %u", gpu->info.bdf, job->args_len, job->name,
+				kernel.args);
+	if (!__atomic_load_n(&gpu->runs, __ATOMIC_ACQUIRE))
+		memcpy(gpu->args, job->args, job->args_len);
+	__atomic_store_n(&gpu->runs, true, __ATOMIC_RELEASE);
+	submit(gpu, &kernel, job, AFTER_ALL, (hsa_signal_t){ 0 });
+	return 0;
+}
+
+int gnv_hsa_begin(struct gnv_hsa *gpu, const struct gnv_hsa_job *job)
+{
+	int ret;
+
+	pthread_mutex_lock(&gpu->lock);
+	ret = begin_locked(gpu, job);
 	pthread_mutex_unlock(&gpu->lock);
 	return ret;
 }

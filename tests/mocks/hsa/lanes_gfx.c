@@ -4,6 +4,7 @@
  * that others write while kernels run are known by the arguments of the library's kernels.
  */
 #include "gpu/kernels/kernels.h"
+#include "gfx/drive.h"
 #include "gfx/rings.h"
 #include "lanes.h"
 
@@ -112,6 +113,19 @@ static void add_ordering(struct gfx *m, const struct gnv_ordering_args *a)
 	tighten(m, "cq", a->dq.cq, 16ull << a->dq.cq_shift, RING | (standin_lacks("whole") ? 0 : GFX_WHOLE));
 }
 
+/* The kernel of a drive. Its words and rings. */
+static void add_drive(struct gfx *m, const struct gnv_vd_args *a)
+{
+	struct gfx_region part[GFX_DRIVE_PARTS];
+	unsigned i, count;
+
+	if (!gfx_knows(m, a->vd, sizeof(struct gnv_vd)))
+		return;
+	count = gfx_drive_parts((const struct gnv_vd *)(uintptr_t)a->vd, part);
+	for (i = 0; i < count; i++)
+		tighten(m, part[i].name, part[i].base, part[i].size, part[i].flags);
+}
+
 /* The queues and control words that a kernel of the library gets. */
 static void add_arguments(struct gfx *m, const char *kernel, const void *kernarg)
 {
@@ -130,6 +144,8 @@ static void add_arguments(struct gfx *m, const char *kernel, const void *kernarg
 		add_queues(m, batch->dq, batch->queues);
 	if (!strcmp(kernel, "gnvk_load"))
 		add_queues(m, load->dq, load->queues);
+	if (!strcmp(kernel, "gnv_vd_kernel"))
+		add_drive(m, kernarg);
 	if (!strcmp(kernel, "gnvk_ring")) {
 		tighten(m, "go", ring->go, 4, RING);
 		tighten(m, "doorbell", ring->doorbell, 4, RING);
@@ -141,7 +157,10 @@ static void add_arguments(struct gfx *m, const char *kernel, const void *kernarg
 struct launch {
 	struct gfx m;
 	unsigned gpu, given; /* regions of its memory */
+	unsigned more;	     /* the first region of memory that it got since then, or 0 */
 	unsigned taken;	     /* standin_taken() when it was last looked through */
+	const struct standin_kernel *kernel;
+	const void *kernarg;
 };
 
 /* What is taken away while a kernel runs is not the GPU's any more. */
@@ -149,13 +168,25 @@ static void forget_taken(struct launch *l)
 {
 	unsigned now = standin_taken(), i;
 
-	for (i = 0; now != l->taken && i < l->given; i++)
-		if (!standin_has(l->gpu, l->m.region[i].base, l->m.region[i].size))
+	for (i = 0; now != l->taken && i < l->m.regions; i++)
+		if ((i < l->given || (l->more && i >= l->more)) && !standin_has(l->gpu, l->m.region[i].base, l->m.region[i].size))
 			l->m.region[i].size = 0;
 	l->taken = now;
 }
 
-/* The rest of the world has its turn, and time is what it is there, in ns; an instruction adds next to nothing. */
+/* Memory that the GPU got while the kernel of a drive runs. */
+static void look_again(void *ctx)
+{
+	struct launch *l = ctx;
+
+	if (strcmp(l->kernel->name, "gnv_vd_kernel"))
+		return;
+	l->more = l->more ? l->more : l->m.regions;
+	standin_ranges(l->gpu, add_range, &l->m);
+	add_arguments(&l->m, l->kernel->name, l->kernarg);
+}
+
+/* The rest of the world has its turn, and time is what it is there; an instruction adds next to nothing. */
 static void outside(void *ctx)
 {
 	struct launch *l = ctx;
@@ -167,7 +198,7 @@ static void outside(void *ctx)
 		nanosleep(&(struct timespec){ 0, 20000 }, NULL);
 	forget_taken(l);
 	clock_gettime(CLOCK_MONOTONIC, &now);
-	ns = (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+	ns = ((uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec) / (1000 / standin_number("STANDIN_CLOCK", 1000));
 	m->clock = ns > m->clock ? ns : m->clock;
 }
 
@@ -203,6 +234,8 @@ static hsa_status_t launch(struct launch *l, const struct standin_kernel *k, con
 	}
 	add_arguments(m, k->name, packet->kernarg_address);
 	l->given = m->regions;
+	l->kernel = k;
+	l->kernarg = packet->kernarg_address;
 	if (!gfx_dispatch(m, &d))
 		return HSA_STATUS_SUCCESS;
 	if (!m->error[0])
@@ -227,6 +260,7 @@ static hsa_status_t gfx_run_kernel(const struct standin_kernel *k, const hsa_ker
 	l->m.max_steps = setting("STANDIN_STEPS", STEPS);
 	l->m.halt = guard->stop;
 	l->m.outside = outside;
+	l->m.missed = look_again;
 	l->m.outside_ctx = l;
 	l->m.near = standin_near(gpu);
 	l->m.near_before = (packet->header >> HSA_PACKET_HEADER_SCACQUIRE_FENCE_SCOPE & 3) != HSA_FENCE_SCOPE_SYSTEM;

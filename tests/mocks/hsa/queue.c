@@ -20,7 +20,7 @@ struct signal {
 struct queue {
 	hsa_queue_t base;
 	struct signal bell; /* its lock protects the rest */
-	uint64_t written, taken;
+	uint64_t written, taken, ended; /* packets */
 	unsigned gpu, running;
 	int stop;  /* kernels shall end */
 	bool dead; /* it has failed and takes nothing more */
@@ -37,6 +37,7 @@ struct work {
 	struct standin_guard guard;
 	sem_t news; /* a fault, or the end */
 	hsa_status_t status;
+	uint64_t number; /* of the packet */
 	bool ended; /* atomic */
 };
 
@@ -181,15 +182,27 @@ static hsa_status_t run_barrier(const struct work *w)
 	return HSA_STATUS_SUCCESS;
 }
 
+/* The barrier bit: the packets before it have ended. */
+static void await_older(const struct work *w)
+{
+	struct queue *q = w->queue;
+
+	pthread_mutex_lock(&q->bell.lock);
+	while (q->ended < w->number && !q->dead && !__atomic_load_n(&q->stop, __ATOMIC_RELAXED))
+		pthread_cond_wait(&q->bell.changed, &q->bell.lock);
+	pthread_mutex_unlock(&q->bell.lock);
+}
+
 static hsa_status_t run_packet(struct work *w)
 {
 	const struct standin_kernel *k;
 	hsa_status_t status;
 
+	if (w->packet.header >> HSA_PACKET_HEADER_BARRIER & 1)
+		await_older(w);
 	if ((w->packet.header >> HSA_PACKET_HEADER_TYPE & 0xff) == HSA_PACKET_TYPE_BARRIER_AND)
 		return standin_fails("barrier", &status) ? status != HSA_STATUS_SUCCESS ? status : HSA_STATUS_INFO_BREAK : run_barrier(w);
 	k = standin_kernel(w->packet.kernel_object);
-
 	if (standin_fails("dispatch", &status))
 		return status != HSA_STATUS_SUCCESS ? status : HSA_STATUS_INFO_BREAK; /* 0 is a kernel that hangs */
 	status = check(w->queue, &w->packet, k);
@@ -278,6 +291,7 @@ static void *run(void *arg)
 		fail(q, w->status, w->guard.address);
 	pthread_mutex_lock(&q->bell.lock);
 	q->running--;
+	q->ended++;
 	pthread_cond_broadcast(&q->bell.changed);
 	pthread_mutex_unlock(&q->bell.lock);
 	sem_destroy(&w->news);
@@ -299,7 +313,7 @@ static void take_packets(struct queue *q, uint64_t upto)
 		w = aligned_alloc(64, (sizeof(*w) + 63) & ~(size_t)63);
 		if (!w)
 			break;
-		*w = (struct work){ .packet = *packet, .queue = q, .guard = { &w->news, &q->stop, 0 } };
+		*w = (struct work){ .packet = *packet, .queue = q, .guard = { &w->news, &q->stop, 0 }, .number = q->taken };
 		__atomic_store_n(&packet->header, HSA_PACKET_TYPE_INVALID, __ATOMIC_RELEASE);
 		q->running++;
 		if (pthread_create(&thread, NULL, run, w)) {
@@ -376,6 +390,7 @@ STANDIN_API hsa_status_t hsa_queue_destroy(hsa_queue_t *queue)
 		standin_gpu_reset(q->gpu);
 	__atomic_store_n(&q->stop, 1, __ATOMIC_RELAXED);
 	pthread_mutex_lock(&q->bell.lock);
+	pthread_cond_broadcast(&q->bell.changed);
 	while (q->running)
 		pthread_cond_wait(&q->bell.changed, &q->bell.lock);
 	pthread_mutex_unlock(&q->bell.lock);

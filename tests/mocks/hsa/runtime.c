@@ -148,8 +148,11 @@ STANDIN_API hsa_status_t hsa_agent_get_info(hsa_agent_t agent, hsa_agent_info_t 
 	case HSA_AMD_AGENT_INFO_HDP_FLUSH:
 		*(hsa_amd_hdp_flush_t *)value = (hsa_amd_hdp_flush_t){ standin_lacks("hdp") ? NULL : &standin_hdp, NULL };
 		return HSA_STATUS_SUCCESS;
-	case 0xa016: /* the lanes' clock is CLOCK_MONOTONIC in ns */
-		*(uint64_t *)value = 1000000000;
+	case HSA_AMD_AGENT_INFO_COMPUTE_UNIT_COUNT:
+		*(uint32_t *)value = 4;
+		return HSA_STATUS_SUCCESS;
+	case 0xa016: /* the lanes' clock is CLOCK_MONOTONIC */
+		*(uint64_t *)value = standin_number("STANDIN_CLOCK", 1000) * 1000000ull;
 		return HSA_STATUS_SUCCESS;
 	default:
 		return HSA_STATUS_ERROR_INVALID_ARGUMENT;

@@ -6,6 +6,7 @@
  *
  * The environment tells it what to play, read at each call:
  *   STANDIN_GPUS=N       GPUs (1)                    STANDIN_GFX=gfxNNNN     their ISA (gfx1100)
+ *   STANDIN_CLOCK=MHZ    of the clock that lanes read (1000; with STANDIN_LANES=gfx)
  *   STANDIN_CPUS=2       a first CPU, too, that no GPU is linked with
  *   STANDIN_HIVE=1       GPUs are linked among each other: their fine-grained memory is not the CPU's, by the runtime's word
  *   STANDIN_MINOR=N      version of AMD's extensions (15)

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A drive that runs on an AMD GPU: the machine code that is embedded in the library, launched through the mock of the HSA runtime, on
+ * the executor. Threads of the CPU use it through the public API.
+ */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include "common/pair.h" /* has a parameter that rig.h has as a variable */
+#include "rig.h"
+
+#define DRIVE "soft:vram:1M?on=hsa:0&queues=2&link=0&slice=20"
+#define COMMANDS 8u
+
+static unsigned char stamp(uint32_t i, uint32_t byte)
+{
+	return (unsigned char)(i * 31 + byte / 512 * 7 + byte + 1);
+}
+
+/* Command i moves one to eight blocks of its own. */
+static void move_all(struct pair *p, uint32_t op)
+{
+	struct gpunvme_command cmd[COMMANDS];
+	struct gpunvme_commands list = { sizeof(list), 4, COMMANDS / 4, cmd };
+	uint32_t i;
+
+	for (i = 0; i < COMMANDS; i++)
+		cmd[i] = (struct gpunvme_command){ .offset = i * 4096ull, .lba = i * 8, .nblocks = i % 8 + 1, .op = op };
+	good(gpunvme_run_commands(p->gpu, &p->dq, 1, &p->dbuf, &list));
+	for (i = 0; i < COMMANDS; i++)
+		assert_int_equal(cmd[i].status, 0);
+}
+
+static void blocks_come_back(void **state)
+{
+	struct pair p;
+	unsigned char *data;
+	uint32_t i, byte;
+
+	(void)state;
+	pair_open(&p, DRIVE, "cpu:4", COMMANDS * 4096);
+	data = gpunvme_mem_ptr(p.mem);
+	for (i = 0; i < COMMANDS; i++)
+		for (byte = 0; byte < 4096; byte++)
+			data[i * 4096 + byte] = stamp(i, byte);
+	move_all(&p, GPUNVME_IO_WRITE);
+	memset(data, 0, COMMANDS * 4096);
+	move_all(&p, GPUNVME_IO_READ);
+	for (i = 0; i < COMMANDS; i++)
+		for (byte = 0; byte < (i % 8 + 1) * 512; byte++)
+			assert_int_equal(data[i * 4096 + byte], stamp(i, byte));
+	pair_close(&p);
+	nothing_left();
+}
+
+static void refused(const char *query, int err, const char *why)
+{
+	char drive[200];
+	struct gpunvme_dev *dev;
+
+	snprintf(drive, sizeof(drive), "soft:vram:1M?%s", query);
+	assert_int_equal(gpunvme_dev_open(drive, NULL, &dev), err);
+	if (!strstr(gpunvme_errmsg(), why))
+		fail_msg("%s: '%s' does not contain '%s'", query, gpunvme_errmsg(), why);
+	nothing_left();
+}
+
+static void refusals_say_what_to_do(void **state)
+{
+	(void)state;
+	refused("on=hsa", -EINVAL, "as in on=hsa:0");
+	refused("on=hsa:7", -ENODEV, "");
+	refused("on=hsa:0&slice=0", -EINVAL, "Use slice=1 or more");
+	refused("on=rocm:0", -EINVAL, "on=hsa:N for an AMD GPU");
+	pretend("STANDIN_CLOCK", "1000");
+	refused("on=hsa:0", -EOPNOTSUPP, "its clock has 1000000000 Hz");
+	pretend("STANDIN_CLOCK", "100");
+	pretend("STANDIN_GFX", "gfx1030");
+	refused("on=hsa:0", -EOPNOTSUPP, "does not run on gfx1030");
+	unsetenv("STANDIN_GFX");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_teardown(blocks_come_back, clear),
+		cmocka_unit_test_teardown(refusals_say_what_to_do, clear),
+	};
+	struct gpunvme_gpu *gpu;
+
+	if (gpunvme_gpu_open("hsa:0", NULL, &gpu)) {
+		printf("skipped: %s\n", gpunvme_errmsg());
+		return 77;
+	}
+	gpunvme_gpu_close(gpu);
+	return cmocka_run_group_tests(tests, setup, teardown);
+}
