@@ -35,14 +35,13 @@ static void move_all(struct pair *p, uint32_t op)
 		assert_int_equal(cmd[i].status, 0);
 }
 
-static void blocks_come_back(void **state)
+static void write_and_read(const char *lanes)
 {
 	struct pair p;
 	unsigned char *data;
 	uint32_t i, byte;
 
-	(void)state;
-	pair_open(&p, DRIVE, "cpu:4", COMMANDS * 4096);
+	pair_open(&p, DRIVE, lanes, COMMANDS * 4096);
 	data = gpunvme_mem_ptr(p.mem);
 	for (i = 0; i < COMMANDS; i++)
 		for (byte = 0; byte < 4096; byte++)
@@ -57,12 +56,25 @@ static void blocks_come_back(void **state)
 	nothing_left();
 }
 
+static void blocks_come_back(void **state)
+{
+	(void)state;
+	write_and_read("cpu:4");
+}
+
+/* Launches of both run at the same time. */
+static void threads_of_the_same_gpu(void **state)
+{
+	(void)state;
+	write_and_read("hsa:0");
+}
+
 static void refused(const char *query, int err, const char *why)
 {
 	char drive[200];
 	struct gpunvme_dev *dev;
 
-	snprintf(drive, sizeof(drive), "soft:vram:1M?%s", query);
+	snprintf(drive, sizeof(drive), "soft:vram:%s", query);
 	assert_int_equal(gpunvme_dev_open(drive, NULL, &dev), err);
 	if (!strstr(gpunvme_errmsg(), why))
 		fail_msg("%s: '%s' does not contain '%s'", query, gpunvme_errmsg(), why);
@@ -72,15 +84,15 @@ static void refused(const char *query, int err, const char *why)
 static void refusals_say_what_to_do(void **state)
 {
 	(void)state;
-	refused("on=hsa", -EINVAL, "as in on=hsa:0");
-	refused("on=hsa:7", -ENODEV, "");
-	refused("on=hsa:0&slice=0", -EINVAL, "Use slice=1 or more");
-	refused("on=rocm:0", -EINVAL, "on=hsa:N for an AMD GPU");
+	refused("1M?on=hsa", -EINVAL, "as in on=hsa:0");
+	refused("1M?on=hsa:7", -ENODEV, "");
+	refused("1M?on=hsa:0&slice=0", -EINVAL, "Use slice=1 or more");
+	refused("1M?on=rocm:0", -EINVAL, "on=hsa:N for an AMD GPU");
 	pretend("STANDIN_CLOCK", "1000");
-	refused("on=hsa:0", -EOPNOTSUPP, "its clock has 1000000000 Hz");
+	refused("1M?on=hsa:0", -EOPNOTSUPP, "its clock has 1000000000 Hz");
 	pretend("STANDIN_CLOCK", "100");
 	pretend("STANDIN_GFX", "gfx1030");
-	refused("on=hsa:0", -EOPNOTSUPP, "does not run on gfx1030");
+	refused("1M?on=hsa:0", -EOPNOTSUPP, "does not run on gfx1030");
 	unsetenv("STANDIN_GFX");
 }
 
@@ -88,6 +100,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_teardown(blocks_come_back, clear),
+		cmocka_unit_test_teardown(threads_of_the_same_gpu, clear),
 		cmocka_unit_test_teardown(refusals_say_what_to_do, clear),
 	};
 	struct gpunvme_gpu *gpu;
