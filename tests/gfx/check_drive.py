@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """Compile the kernel of a drive for AMD GPUs and run the controller with it on the executor (gfx_drive.c). Then with planted mistakes, each
-of which must be noticed. Not gfx942: there the compiler stores accumulation registers, which the executor does not know.
+of which must be noticed.
 
 Usage: check_drive.py GFX_DRIVE [--seeds N]    exit status 0, 1, or 77 when there is no clang 19
 """
@@ -22,8 +22,8 @@ SPEC = importlib.util.spec_from_file_location("isa_drive", ROOT / "tests/isa/che
 isa = importlib.util.module_from_spec(SPEC)
 SPEC.loader.exec_module(isa)
 
-TARGETS = {"gfx1100": ("gfx1100", ()), "gfx1100-wave64": ("gfx1100", ("-mwavefrontsize64",)), "gfx1200": ("gfx1200", ()),
-           "gfx1201": ("gfx1201", ())}
+TARGETS = {"gfx1100": ("gfx1100", ()), "gfx1100-wave64": ("gfx1100", ("-mwavefrontsize64",)), "gfx942": ("gfx942", ()),
+           "gfx1200": ("gfx1200", ()), "gfx1201": ("gfx1201", ())}
 STEPS = 20000000  # of a launch with a mistake: lanes that wait for ever take more
 SEEDS = (1, 3, 5)  # one launch runs until the end
 

@@ -55,7 +55,9 @@ static const struct gfx_op *decode_memory(struct gfx_inst *in, uint64_t w, uint1
 	field['S'] = (uint16_t)gfx_bits(w, 48, 7);
 	in->has_saddr = in->segment && field['S'] != 127;
 	in->off = in->segment == 1 && !gfx_bits(w, 13, 1);
-	return in->segment == 3 || gfx_bits(w, 55, 1) ? NULL : gfx_lookup(ISA_9, in->format = F_FLAT, gfx_bits(w, 18, 7));
+	in->acc = gfx_bits(w, 55, 1);
+	op = gfx_lookup(ISA_9, in->format = F_FLAT, gfx_bits(w, 18, 7));
+	return in->segment == 3 || (in->acc && op && op->code >= 0x33) ? NULL : op; /* no atomics with such data */
 }
 
 /* Sources of two dwords, whose halves OP_SEL (low result) and OP_SEL_HI (high result) choose. */

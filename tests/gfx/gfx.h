@@ -78,6 +78,7 @@ struct gfx_inst {
 	uint8_t len, format, segment, isa; /* len 0: unknown */
 	uint8_t scope, hint;		   /* gfx12: the fields SCOPE and TH */
 	bool e64, dpp, sdwa, glc, slc, dlc, clamp, has_saddr, off; /* off: scratch without a vector address */
+	bool acc; /* gfx942: the data of a load or store is in accumulation registers */
 	uint8_t neg, abs, omod, opsel, opsel_hi;
 	uint8_t sel[3], sext, unused; /* SDWA: parts of both sources and of the destination, and what becomes of its rest */
 	uint8_t vopc; /* VOPC: the comparison */

@@ -64,12 +64,14 @@ static unsigned size_of(const struct gfx_inst *in, const struct gfx_arg *data)
 
 static void copy_data(struct gfx *m, struct gfx_wave *w, const struct gfx_arg *from, struct gfx_access *a, unsigned place)
 {
+	uint32_t (*const reg)[GFX_LANES] = a->in->acc ? w->acc : w->v;
 	unsigned i, lane;
 
-	gfx_check_vector(m, w, from->code - 256u, from->width, a->lanes);
+	if (!a->in->acc)
+		gfx_check_vector(m, w, from->code - 256u, from->width, a->lanes);
 	for (i = 0; i < from->width; i++)
 		for (lane = 0; lane < m->lanes; lane++)
-			a->data[lane][place + i] = w->v[from->code - 256 + i][lane] >> (from->part == P_HIGH ? 16 : 0);
+			a->data[lane][place + i] = reg[from->code - 256 + i][lane] >> (from->part == P_HIGH ? 16 : 0);
 }
 
 static uint8_t *lds_at(struct gfx *m, const struct gfx_wave *w, uint32_t addr, unsigned size)
@@ -134,6 +136,20 @@ static void set_addresses(struct gfx *m, struct gfx_wave *w, const struct gfx_in
 	a->left = a->lanes;
 }
 
+/* Accumulation registers have no record of what was waited for, so a load to them is over at once, with all before it. */
+static void load_acc(struct gfx *m, struct gfx_wave *w, struct gfx_access *a, const struct gfx_arg *to)
+{
+	unsigned i, lane;
+
+	gfx_access_start(m, w, a);
+	gfx_wait(m, w, C_LGKM, 0);
+	gfx_wait(m, w, C_VM, 0);
+	for (i = 0; i < to->width; i++)
+		for (lane = 0; lane < m->lanes; lane++)
+			if (a->lanes >> lane & 1)
+				w->acc[(to->code - 256 + i) & 255][lane] = a->got[lane][i];
+}
+
 static void flat(struct gfx *m, struct gfx_wave *w, const struct gfx_inst *in)
 {
 	const struct gfx_arg *to = find(in, 'd'), *from = find(in, 'b');
@@ -152,7 +168,7 @@ static void flat(struct gfx *m, struct gfx_wave *w, const struct gfx_inst *in)
 	for (lane = 0; lane < m->lanes && a->kind == K_LOAD; lane++)
 		for (i = 0; i < 4; i++)
 			a->got[lane][i] = 0;
-	if (to) {
+	if (to && !in->acc) {
 		a->reg = to->code;
 		a->regs = to->width;
 		a->part = to->part;
@@ -160,7 +176,10 @@ static void flat(struct gfx *m, struct gfx_wave *w, const struct gfx_inst *in)
 	a->vm = to || m->code->family->one_counter;
 	a->vs = !a->vm;
 	a->lgkm = in->segment == 0; /* FLAT counts twice: it might have been local memory */
-	gfx_access_start(m, w, a);
+	if (to && in->acc)
+		load_acc(m, w, a, to);
+	else
+		gfx_access_start(m, w, a);
 }
 
 /* Accesses by generic pointers that the wave has made before come first. */

@@ -85,6 +85,8 @@ static void put_args(struct buffer *b, const struct gfx_inst *in, const struct g
 		put(b, i ? ", %s%s%s" : " %s%s%s", neg ? "-" : "", abs ? "|" : "", sext ? "sext(" : "");
 		if (a->role == (in->x.op->id == OP_v_accvgpr_write_b32 ? 'd' : in->x.op->id == OP_v_accvgpr_read_b32 ? 'a' : 0))
 			put(b, "a%u", a->code & 255u);
+		else if (in->acc && (a->role == 'd' || a->role == 'b'))
+			put_range(b, "a", a->code & 255u, a->width);
 		else if (in->off && a->role == 'a')
 			put(b, "off");
 		else
