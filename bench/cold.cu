@@ -21,6 +21,9 @@
 
 #include "session.h"
 
+#ifndef GPUNVME_CQ_BATCH
+#define GPUNVME_CQ_BATCH 8 /* CUDA's default, also where the host prints it */
+#endif
 #include <gpunvme/device.h>
 
 const char *const program = "cold";

@@ -520,8 +520,11 @@ static void open_memory(struct session &s, const struct setup &o, struct job &j)
 {
 	uint32_t most = 1;
 
-	for (const struct way &w : o.ways)
+	for (const struct way &w : o.ways) {
 		most = std::max(most, w.at_once);
+		if (w.threads && !w.batches)
+			must_fit(work, w.at_once);
+	}
 	open_buffer(s, std::max((size_t)most * o.fan * o.row, (size_t)FILL_WAVES * FILL), o.data);
 	j.buf = s.dbuf;
 	j.sum = (uint64_t *)local_copy(std::vector<char>((size_t)most * o.row).data(), (size_t)most * o.row);

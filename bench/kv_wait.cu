@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * bench/kv_wait: where a layer's time goes in the kernel of examples/kvcache, without its baseline, for kernels of several sizes.
- * The size of the code follows from GPUNVME_CQ_BATCH, the completions that a thread looks at in one look.
+ * The size of the code follows from GPUNVME_CQ_BATCH, the completions that a thread looks at in one look. kvcache has 1.
  *
- *   nvcc -arch=sm_90 -O3 -std=c++17 [-DGPUNVME_CQ_BATCH=1] -Iinclude -Idevice -Iexamples/cuda -o kv_wait bench/kv_wait.cu \
+ *   nvcc -arch=sm_90 -O3 -std=c++17 [-DGPUNVME_CQ_BATCH=8] -Iinclude -Idevice -Iexamples/cuda -o kv_wait bench/kv_wait.cu \
  *     -Lbuild/release/lib -lgpunvme
  *   kv_wait --make kv.img 268435456
  *   kv_wait 'soft:kv.img?threads=12&fault=delay:100' [RUNS]

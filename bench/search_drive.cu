@@ -436,8 +436,11 @@ template <uint32_t BYTES> static unsigned long long run_all(const struct setup &
 	if (s.ns.nblocks * 512 < search_queries_at(d.head))
 		die("the drive is smaller than the graph");
 	const uint32_t flags = safe_flags(s);
-	for (const struct way &w : o.ways)
+	for (const struct way &w : o.ways) {
 		most = std::max(most, w.at_once);
+		if (w.threads && !w.batches)
+			must_fit(work<BYTES>, w.at_once);
+	}
 	open_buffer(s, (size_t)most * BEAM * BYTES, o.data);
 	j.buf = s.dbuf;
 	for (uint32_t run = 0; run < o.runs; run++)

@@ -118,6 +118,22 @@ static inline bool wait(const struct waves &w, const struct seen *, uint32_t cha
 }
 #endif
 
+/* A kernel that stays ends when all its waves were fed, so all must be on the GPU at the same time. */
+template <typename F> static void must_fit(F *kernel, uint32_t chains)
+{
+#ifdef __CUDACC__
+	int each, processors;
+
+	check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&each, kernel, BLOCK + WARP, 0), "the kernel");
+	check(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, 0), "the GPU");
+	if (chains > (uint32_t)(each * processors) * SLOTS)
+		die("a kernel that stays has room for " + std::to_string(each * processors * (int)SLOTS) + " at a time on this GPU");
+#else
+	(void)kernel;
+	(void)chains;
+#endif
+}
+
 static struct waves open_waves(uint32_t chains)
 {
 	struct waves w;
