@@ -261,8 +261,8 @@ static void open_buffer(struct rig &r, const options &o)
 
 	ns.size = sizeof(ns);
 	check(gpunvme_ns_get_info(r.dev, 0, &ns));
-	opts.flags = o.vram || o.data ? GPUNVME_MEM_VRAM : GPUNVME_MEM_HOST;
-	check(gpunvme_mem_alloc(r.gpu, (size_t)o.threads * o.bytes, &opts, &r.mem));
+	opts.flags = o.data ? GPUNVME_MEM_VRAM : 0; /* else with the rings */
+	check(gpunvme_mem_alloc(r.gpu, r.qp[0], (size_t)o.threads * o.bytes, &opts, &r.mem));
 	check(gpunvme_mem_map(r.mem, r.dev));
 	check(gpunvme_mem_dbuf(r.mem, r.dev, &r.job.buf));
 	r.job.places = ns.nblocks * ns.lba_size / o.bytes;

@@ -187,7 +187,7 @@ static int open_and_measure(const char *uri, uint64_t reads, struct json_object 
 	ret = ret ? ret : gpunvme_gpu_open("cpu", NULL, &gpu);
 	ret = ret ? ret : gpunvme_queue_create(dev, gpu, NULL, &qp);
 	ret = ret ? ret : gpunvme_queue_view(qp, NULL, &j.dq);
-	ret = ret ? ret : gpunvme_mem_alloc(gpu, LANES * BYTES, NULL, &mem);
+	ret = ret ? ret : gpunvme_mem_alloc(gpu, qp, LANES * BYTES, NULL, &mem);
 	ret = ret ? ret : gpunvme_mem_map(mem, dev);
 	ret = ret ? ret : gpunvme_mem_dbuf(mem, dev, &j.dbuf);
 	if (ret)

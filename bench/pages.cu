@@ -360,7 +360,7 @@ static void hits_of_other(job &j, uint32_t lanes)
 	       best(elements_plain, 1, MOST, j));
 }
 
-static void measure(gpunvme_dev *dev, gpunvme_gpu *gpu, job j, const char *way, uint32_t flags, uint64_t frames, uint64_t all)
+static void measure(gpunvme_queue *queue, job j, const char *way, uint32_t flags, uint64_t frames, uint64_t all)
 {
 	gpunvme_cache_opts opts = GPUNVME_CACHE_OPTS_INIT;
 	uint32_t lanes = j.processors * BLOCK;
@@ -369,7 +369,7 @@ static void measure(gpunvme_dev *dev, gpunvme_gpu *gpu, job j, const char *way, 
 	opts.flags = flags;
 	opts.page_size = PAGE;
 	opts.frames = (uint32_t)frames;
-	check(gpunvme_cache_create(dev, gpu, &opts, &cache));
+	check(gpunvme_cache_create(queue, &opts, &cache));
 	check(gpunvme_cache_view(cache, &j.pages));
 	j.count = frames;
 	run(warm, PER_PROCESSOR * j.processors, j);
@@ -451,11 +451,9 @@ static struct rig *rig_instead(job &j, gpunvme_dq *dq, uint32_t threads)
 
 static gpunvme_mem *host_memory(gpunvme_dev *dev, gpunvme_gpu *gpu, uint64_t bytes, struct gpunvme_dbuf *buf)
 {
-	gpunvme_mem_opts host = GPUNVME_MEM_OPTS_INIT;
 	gpunvme_mem *mem;
 
-	host.flags = GPUNVME_MEM_HOST;
-	check(gpunvme_mem_alloc(gpu, bytes, &host, &mem));
+	check(gpunvme_mem_alloc(gpu, nullptr, bytes, nullptr, &mem));
 	check(gpunvme_mem_map(mem, dev));
 	check(gpunvme_mem_dbuf(mem, dev, buf));
 	return mem;
@@ -528,8 +526,8 @@ int main(int argc, char **argv)
 			make_tickets(dev, gpu, j, dq + j.queues);
 		measure_other(j, buf, frames, pages);
 	}
-	measure(dev, gpu, j, "in place", GPUNVME_CACHE_IN_PLACE, frames, pages);
-	measure(dev, gpu, j, "copied", GPUNVME_CACHE_LANDING, frames, pages);
+	measure(qp[0], j, "in place", GPUNVME_CACHE_IN_PLACE, frames, pages);
+	measure(qp[0], j, "copied", GPUNVME_CACHE_LANDING, frames, pages);
 	if (counting)
 		controller_end(&rig->c, counting);
 	for (gpunvme_queue *q : qp)

@@ -500,12 +500,11 @@ static struct gpunvme_cache *open_cache(struct source *s, uint32_t flags)
 	struct gpunvme_cache_opts opts = GPUNVME_CACHE_OPTS_INIT;
 	struct gpunvme_cache *cache;
 
-	opts.flags = flags | GPUNVME_CACHE_STATS;
+	opts.flags = flags | GPUNVME_CACHE_STATS | (s->vol ? GPUNVME_CACHE_VOLUME : 0);
 	opts.page_size = PAGE;
 	opts.frames = (uint32_t)(s->w.pages / 8);
 	opts.file = s->file;
-	opts.volume = s->vol;
-	must(gpunvme_cache_create(s->vol ? NULL : s->dev[0], s->gpu, &opts, &cache));
+	must(gpunvme_cache_create(s->vol ? s->vol : s->qp[0], &opts, &cache));
 	must(gpunvme_cache_view(cache, &s->w.cache));
 	return cache;
 }

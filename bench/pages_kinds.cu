@@ -164,7 +164,7 @@ static gpunvme_cache *open_cache(const session &s, uint32_t flags, uint64_t fram
 	opts.flags = flags | GPUNVME_CACHE_STATS;
 	opts.page_size = PAGE;
 	opts.frames = (uint32_t)frames;
-	check(gpunvme_cache_create(s.dev, s.gpu, &opts, &cache));
+	check(gpunvme_cache_create(s.qp[0], &opts, &cache));
 	check(gpunvme_cache_view(cache, &j.pages));
 	return cache;
 }

@@ -226,11 +226,12 @@ static void open_queues(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, struct
 	}
 }
 
-static struct gpunvme_mem *buffer(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, uint64_t bytes, struct gpunvme_dbuf *buf)
+static struct gpunvme_mem *buffer(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, struct gpunvme_queue *qp, uint64_t bytes,
+				  struct gpunvme_dbuf *buf)
 {
 	struct gpunvme_mem *mem;
 
-	must(gpunvme_mem_alloc(gpu, bytes, NULL, &mem));
+	must(gpunvme_mem_alloc(gpu, qp, bytes, NULL, &mem));
 	must(gpunvme_mem_map(mem, dev));
 	must(gpunvme_mem_dbuf(mem, dev, buf));
 	return mem;
@@ -261,7 +262,7 @@ int main(int argc, char **argv)
 	if (w.all < 4 * w.frames)
 		die("the namespace must be four times as large as the memory for pages");
 	open_queues(dev, gpu, qp, dq, w.queues);
-	mem = buffer(dev, gpu, (uint64_t)lanes * PAGE, &w.buf);
+	mem = buffer(dev, gpu, qp[0], (uint64_t)lanes * PAGE, &w.buf);
 	w.plain = calloc(w.frames, PAGE);
 	w.to = calloc(lanes, PAGE);
 	if (!w.plain || !w.to)
@@ -269,7 +270,7 @@ int main(int argc, char **argv)
 	memset((void *)(uintptr_t)w.plain, 1, w.frames * PAGE);
 	opts.page_size = PAGE;
 	opts.frames = (uint32_t)w.frames;
-	must(gpunvme_cache_create(dev, gpu, &opts, &cache));
+	must(gpunvme_cache_create(qp[0], &opts, &cache));
 	must(gpunvme_cache_view(cache, &w.pages));
 	measure(lanes, &w);
 	must(gpunvme_cache_destroy(cache));

@@ -193,11 +193,9 @@ static void run(session &s, struct job j, const struct row &r, uint32_t blocks)
 	opts.page_size = PAGE;
 	opts.frames = (uint32_t)(j.pages / 8);
 #ifdef VOLUME
-	opts.volume = s.qp[0];
-	check(gpunvme_cache_create(nullptr, s.gpu, &opts, &cache));
-#else
-	check(gpunvme_cache_create(s.dev, s.gpu, &opts, &cache));
+	opts.flags |= GPUNVME_CACHE_VOLUME;
 #endif
+	check(gpunvme_cache_create(s.qp[0], &opts, &cache));
 	check(gpunvme_cache_view(cache, &j.cache));
 	j.every = r.every;
 	j.waves = r.waves;

@@ -187,7 +187,7 @@ int main(int argc, char **argv)
 	if (own || copy)
 		check(cudaMalloc(&memory, BUFFER), "cudaMalloc");
 	if (own) {
-		check(gpunvme_landing_create(s.gpu, s.dev, &slots, &landing));
+		check(gpunvme_landing_create(queue, &slots, &landing));
 		check(gpunvme_landing_get(landing, memory, BUFFER, 0, &target));
 	}
 	for (i = 0; i < lanes.size(); i++) {

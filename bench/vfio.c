@@ -124,7 +124,7 @@ static int host_memory(struct bench *b, const char *uri)
 	ret = gpunvme_dev_open(uri, &opts, &b->dev);
 	ret = ret ? ret : gpunvme_gpu_open("cpu", NULL, &b->gpu);
 	ret = ret ? ret : open_queue(b);
-	ret = ret ? ret : gpunvme_mem_alloc(b->gpu, MAX_DEPTH * BLOCK, NULL, &b->data);
+	ret = ret ? ret : gpunvme_mem_alloc(b->gpu, b->qp, MAX_DEPTH * BLOCK, NULL, &b->data);
 	ret = ret ? ret : map_data(b);
 	ret = ret ? ret : gpunvme_read(&b->dq, &b->dbuf, 0, 0, (uint64_t)b->nblocks << b->dq.lba_shift);
 	if (ret)

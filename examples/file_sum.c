@@ -104,7 +104,7 @@ static int run(const char *uri, const char *path, const char *copy)
 	ret = ret ? ret : gpunvme_file_view(file, gpu, &job.file);
 	ret = ret ? ret : gpunvme_queue_create(dev, gpu, NULL, &queue);
 	ret = ret ? ret : gpunvme_queue_view(queue, NULL, &job.dq);
-	ret = ret ? ret : gpunvme_mem_alloc(gpu, (size_t)LANES * 2 * PIECE, NULL, &mem);
+	ret = ret ? ret : gpunvme_mem_alloc(gpu, queue, (size_t)LANES * 2 * PIECE, NULL, &mem);
 	ret = ret ? ret : gpunvme_mem_map(mem, dev);
 	ret = ret ? ret : gpunvme_mem_dbuf(mem, dev, &job.buf);
 	ret = ret ? failed(gpunvme_errmsg()) : sum_up(&job, copy);

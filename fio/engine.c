@@ -230,7 +230,7 @@ static int init(struct thread_data *td)
 static int iomem_alloc(struct thread_data *td, size_t len)
 {
 	struct job *j = td->io_ops_data;
-	int ret = gpunvme_mem_alloc(j->drive->gpu, len, NULL, &j->mem);
+	int ret = gpunvme_mem_alloc(j->drive->gpu, j->qp, len, NULL, &j->mem);
 
 	if (!ret)
 		ret = gpunvme_mem_map(j->mem, j->drive->dev);

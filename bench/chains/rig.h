@@ -56,7 +56,7 @@ struct session {
 
 	void buffer(size_t bytes)
 	{
-		check(gpunvme_mem_alloc(gpu, bytes, nullptr, &mem));
+		check(gpunvme_mem_alloc(gpu, qp.empty() ? nullptr : qp[0], bytes, nullptr, &mem));
 		check(gpunvme_mem_map(mem, dev));
 		check(gpunvme_mem_dbuf(mem, dev, &dbuf));
 	}
@@ -146,8 +146,8 @@ static inline void open_buffer(struct session &s, size_t bytes, bool of_gpu)
 {
 	gpunvme_mem_opts opts = GPUNVME_MEM_OPTS_INIT;
 
-	opts.flags = of_gpu ? GPUNVME_MEM_VRAM : GPUNVME_MEM_HOST;
-	check(gpunvme_mem_alloc(s.gpu, bytes, &opts, &s.mem));
+	opts.flags = of_gpu ? GPUNVME_MEM_VRAM : 0;
+	check(gpunvme_mem_alloc(s.gpu, nullptr, bytes, &opts, &s.mem));
 	check(gpunvme_mem_map(s.mem, s.dev));
 	check(gpunvme_mem_dbuf(s.mem, s.dev, &s.dbuf));
 }

@@ -175,9 +175,9 @@ int session_alloc(struct session *s, uint64_t bytes)
 	struct gpunvme_mem_opts opts = GPUNVME_MEM_OPTS_INIT;
 	int ret;
 
-	/* Another process maps it by its descriptor, and there may be no queue yet by which the library knows. */
+	/* Another process maps it by its descriptor, and there may be no queue yet that says so. */
 	opts.flags = strcmp(s->info.transport, "vfio-user") == 0 ? GPUNVME_MEM_SHARED : s->host_data ? GPUNVME_MEM_HOST : 0;
-	ret = gpunvme_mem_alloc(s->gpu, (size_t)bytes, &opts, &s->mem);
+	ret = gpunvme_mem_alloc(s->gpu, s->qp ? s->qp[0] : NULL, (size_t)bytes, &opts, &s->mem);
 	if (!ret)
 		ret = gpunvme_mem_map(s->mem, s->dev);
 	return ret ? ret : gpunvme_mem_dbuf(s->mem, s->dev, &s->dbuf);

@@ -87,7 +87,7 @@ struct session {
 		gpunvme_mem_opts opts = GPUNVME_MEM_OPTS_INIT;
 
 		opts.flags = GPUNVME_MEM_HOST; /* the CPU's hands are on it, too */
-		check(gpunvme_mem_alloc(gpu, bytes, &opts, &mem));
+		check(gpunvme_mem_alloc(gpu, qp.empty() ? nullptr : qp[0], bytes, &opts, &mem));
 		check(gpunvme_mem_map(mem, dev));
 		check(gpunvme_mem_dbuf(mem, dev, &dbuf));
 		return (unsigned char *)gpunvme_mem_ptr(mem);

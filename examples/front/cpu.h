@@ -58,7 +58,7 @@ static inline void front_open(struct front *f, const char *uri, uint32_t flags, 
 		check(gpunvme_queue_view(c->qp[i], &view, &c->dq[i]));
 	}
 	check(gpunvme_queue_get_info(c->qp[0], &qp));
-	check(gpunvme_mem_alloc(c->gpu, bytes, NULL, &c->mem));
+	check(gpunvme_mem_alloc(c->gpu, c->qp[0], bytes, NULL, &c->mem));
 	check(gpunvme_mem_map(c->mem, c->dev));
 	check(gpunvme_mem_dbuf(c->mem, c->dev, &f->dbuf));
 	f->dq = c->dq;

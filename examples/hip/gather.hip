@@ -57,7 +57,7 @@ static uint64_t walk_again(const session &s, uint32_t lane, uint64_t pieces, uin
 	check(gpunvme_gpu_open("cpu", nullptr, &cpu));
 	check(gpunvme_queue_create(s.dev, cpu, nullptr, &qp));
 	check(gpunvme_queue_view(qp, nullptr, &dq));
-	check(gpunvme_mem_alloc(cpu, PIECE, nullptr, &mem));
+	check(gpunvme_mem_alloc(cpu, qp, PIECE, nullptr, &mem));
 	check(gpunvme_mem_map(mem, s.dev));
 	check(gpunvme_mem_dbuf(mem, s.dev, &dbuf));
 	copy.lanes = 1;
@@ -88,7 +88,7 @@ int main(int argc, char **argv)
 	if (s.ns.lba_size > PIECE || s.ns.nblocks < PIECE / s.ns.lba_size)
 		die("the namespace has no 4 KiB pieces");
 	uint64_t pieces = s.ns.nblocks / (PIECE / s.ns.lba_size);
-	work.open(s.gpu, s.dev, s.placement, (size_t)lanes * PIECE);
+	work.open(s.gpu, s.dev, s.qp[0], s.placement, (size_t)lanes * PIECE);
 	check(hipHostMalloc((void **)&sums, lanes * sizeof(*sums), hipHostMallocDefault), "hipHostMalloc");
 	results r(lanes);
 	auto start = std::chrono::steady_clock::now();

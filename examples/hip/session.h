@@ -78,13 +78,13 @@ struct buffer {
 	gpunvme_dbuf dbuf;
 	bool hip = false;
 
-	void open(gpunvme_gpu *gpu, gpunvme_dev *dev, const std::string &placement, size_t bytes)
+	void open(gpunvme_gpu *gpu, gpunvme_dev *dev, gpunvme_queue *queue, const std::string &placement, size_t bytes)
 	{
 		bytes = (bytes + 0xffff) & ~(size_t)0xffff; /* whole pages of the GPU */
 		hip = placement.rfind("vram", 0) == 0 || placement.rfind("soft", 0) == 0;
 		if (hip)
 			check(hipExtMallocWithFlags(&ptr, bytes, hipDeviceMallocUncached), "no memory on the GPU");
-		check(hip ? gpunvme_mem_register(gpu, ptr, bytes, &mem) : gpunvme_mem_alloc(gpu, bytes, nullptr, &mem));
+		check(hip ? gpunvme_mem_register(gpu, ptr, bytes, &mem) : gpunvme_mem_alloc(gpu, queue, bytes, nullptr, &mem));
 		check(gpunvme_mem_map(mem, dev));
 		check(gpunvme_mem_dbuf(mem, dev, &dbuf));
 	}

@@ -49,6 +49,10 @@ enum gpunvme_cache_flags {
 	 * gpunvme_file_unlease(). Parts of the file without blocks are read as zeroes, and cannot be changed.
 	 */
 	GPUNVME_CACHE_WRITE_BACK = 1u << 4,
+	/*
+	 * Pages of the volume that the queue is, for kernels with a struct gpunvme_dvol. A queue of several devices is always one.
+	 */
+	GPUNVME_CACHE_VOLUME = 1u << 5,
 };
 
 struct gpunvme_cache_opts {
@@ -60,28 +64,26 @@ struct gpunvme_cache_opts {
 	uint64_t lba;       /* first block of the window, of the namespace, file or volume */
 	uint64_t nblocks;   /* blocks of the window. 0: up to the end */
 	struct gpunvme_file *file;     /* pages of this file, which must outlive the cache. Else NULL */
-	struct gpunvme_queue *volume; /* pages of this volume, or of the default namespace of a queue of one device. Else NULL */
 };
-#define GPUNVME_CACHE_OPTS_INIT { sizeof(struct gpunvme_cache_opts), 0, 0, 0, 0, 0, 0, NULL, NULL }
+#define GPUNVME_CACHE_OPTS_INIT { sizeof(struct gpunvme_cache_opts), 0, 0, 0, 0, 0, 0, NULL }
 
 /**
  * gpunvme_cache_create() - create a cache of pages in memory of a GPU's threads
- * @dev:   the device. NULL if @opts names a volume
- * @gpu:   its threads will use the cache. Create its first queue before, because that queue finds the best memory for the pages
+ * @queue: a queue of the device, or a volume. Threads of its GPU will use the cache, by this queue or by others of the same
+ *         devices. It may be destroyed before the cache
  * @opts:  NULL for the defaults. Not kept
- * @cache: set on success. The caller owns it, and destroys it before its devices are closed, unless that returns -EBUSY. The
- *         volume may be destroyed before
+ * @cache: set on success. The caller owns it, and destroys it before its devices are closed, unless that returns -EBUSY
  *
- * Takes frames * page_size bytes as gpunvme_mem_alloc() does. In the threads' own memory it takes 8 bytes for each page of the
- * window and for each frame (24 with GPUNVME_CACHE_PREFETCH or _WRITE_BACK). If pages are copied there (enum
+ * Takes frames * page_size bytes as gpunvme_mem_alloc() does for @queue. In the threads' own memory it takes 8 bytes for each page
+ * of the window and for each frame (24 with GPUNVME_CACHE_PREFETCH or _WRITE_BACK). If pages are copied there (enum
  * gpunvme_cache_flags), it takes frames * page_size bytes more. Kernels use the type of their cache's source. Calls of another
  * type are refused. A namespace has struct gpunvme_cached_queue, a file _file, a volume _volume. gpunvme_writable_* are for
  * GPUNVME_CACHE_WRITE_BACK. A cache with GPUNVME_CACHE_PREFETCH is for gpunvme_prefetch_* alone. Any thread may call it.
  * Return:
  * - 0: the cache is empty.
  * - -EINVAL: a page size that is no power of two, out of range, or less than a block. An unknown flag, or flags that exclude each
- *   other (_PREFETCH and _WRITE_BACK, _LANDING and _IN_PLACE). A volume with a device, a namespace or a file. A set with several
- *   files, or a file with another nsid.
+ *   other (_PREFETCH and _WRITE_BACK, _LANDING and _IN_PLACE). A volume with a namespace or a file. A set with several files, or a
+ *   file with another nsid.
  * - -EROFS: with GPUNVME_CACHE_WRITE_BACK a namespace that cannot be written, also one of a volume. Or a device that was
  *   opened read-only, or a file that kernels may not write.
  * - -ERANGE: the window is not within the namespace, file or volume, or its last page would end after 2^64 bytes.
@@ -89,8 +91,8 @@ struct gpunvme_cache_opts {
  * - -EXDEV: the file was opened by another device.
  * - -ENOMEM; otherwise as gpunvme_ns_get_info(), gpunvme_file_view(), gpunvme_mem_alloc() and gpunvme_mem_map().
  */
-GPUNVME_API int gpunvme_cache_create(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu,
-				     const struct gpunvme_cache_opts *opts, struct gpunvme_cache **cache);
+GPUNVME_API int gpunvme_cache_create(struct gpunvme_queue *queue, const struct gpunvme_cache_opts *opts,
+				     struct gpunvme_cache **cache);
 
 /**
  * gpunvme_cache_destroy() - destroy a page cache and free its memory

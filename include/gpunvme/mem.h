@@ -27,7 +27,7 @@ struct gpunvme_queue;
 enum gpunvme_mem_flags {
 	GPUNVME_MEM_HUGE = 1u << 0, /* 2 MiB pages. Without them small pages, with one log line */
 	GPUNVME_MEM_VRAM = 1u << 1, /* memory of the GPU. -EOPNOTSUPP if a controller cannot write to it */
-	GPUNVME_MEM_HOST = 1u << 2, /* memory of the host, also where a queue of the GPU lies in its memory */
+	GPUNVME_MEM_HOST = 1u << 2, /* memory of the host, also where the rings of the queue lie in memory of the GPU */
 	GPUNVME_MEM_HIP = 1u << 3, /* memory of an AMD GPU, made by HIP (6 or newer). May be cached, then with one log line */
 	GPUNVME_MEM_DRM = 1u << 4, /* memory of an AMD GPU, made by libdrm, uncached. For a GPU without other work. Not with _HIP */
 	GPUNVME_MEM_CMB_LISTS = 1u << 5, /* its PRP lists lie in the drive's own memory. Mapping fails where a drive lacks that */
@@ -43,24 +43,26 @@ struct gpunvme_mem_opts {
 
 /**
  * gpunvme_mem_alloc() - allocate a data buffer for the threads of a GPU
- * @gpu:  the processor that runs the threads
- * @len:  bytes, rounded up to whole pages
- * @opts: NULL for the defaults. Not kept
- * @mem:  set on success. The caller owns it and frees it by gpunvme_mem_free()
+ * @gpu:   the processor that runs the threads
+ * @queue: a queue of @gpu that will use the memory. NULL: memory of the host. Not kept
+ * @len:   bytes, rounded up to whole pages
+ * @opts:  NULL for the defaults. Not kept
+ * @mem:   set on success. The caller owns it and frees it by gpunvme_mem_free()
  *
- * It is memory of the host, or the GPU's own once a queue of that GPU lies in it (gpunvme_queue_info.placement: "vram"). So create
- * the queue first. gpunvme_mem_ptr() of GPU memory may be NULL. The memory is zeroed, locked where the limits allow it, and not
- * inherited over fork(). Once a queue of that GPU is one of a vfio-user: controller, memory of the host has a descriptor, as by
- * GPUNVME_MEM_SHARED, so that it can be mapped there. Any thread may call it.
+ * The memory lies where the rings of @queue lie (gpunvme_queue_info.placement), so that its devices can use it. It is memory of the
+ * GPU if all rings lie there and the self-test has passed (not with GPUNVME_QUEUE_NO_SELFTEST). Else it is memory of the host. That
+ * has a descriptor, as by GPUNVME_MEM_SHARED, if @queue is one of a vfio-user: controller. Flags that name a place come before the
+ * queue. gpunvme_mem_ptr() of GPU memory may be NULL. The memory is zeroed, locked where the limits allow it, and not inherited
+ * over fork(). Any thread may call it.
  * Return:
  * - 0; -ENOMEM; -EIO: the GPU has failed, or with _HIP or _DRM it cannot access the memory.
- * - -EINVAL: zero length, or a bad option.
+ * - -EINVAL: zero length, a bad option, or a queue of another GPU.
  * - -EMFILE: no descriptor.
  * - -EOPNOTSUPP: memory of the GPU is not possible, or with _HIP or _DRM the GPU is not AMD's.
  * - -ENODEV: the library that GPUNVME_MEM_HIP or _DRM names is not installed.
  */
-GPUNVME_API int gpunvme_mem_alloc(struct gpunvme_gpu *gpu, size_t len, const struct gpunvme_mem_opts *opts,
-				  struct gpunvme_mem **mem);
+GPUNVME_API int gpunvme_mem_alloc(struct gpunvme_gpu *gpu, struct gpunvme_queue *queue, size_t len,
+				  const struct gpunvme_mem_opts *opts, struct gpunvme_mem **mem);
 
 /**
  * gpunvme_mem_register() - use memory of the caller as a data buffer
@@ -189,8 +191,9 @@ GPUNVME_API int gpunvme_mem_dbuf(const struct gpunvme_mem *mem, const struct gpu
  * @gpu:  the GPU whose threads use it, with own queues on @dev. Or the memory's own GPU
  * @dbuf: filled. For threads of @gpu only, valid until the memory is unmapped from @dev
  *
- * The first call for a GPU makes the memory visible to it, until it is unmapped. Queues and data of a GPU lie together on a device,
- * so call it before that GPU's queues are created: they then lie in memory of the host, too. Any thread may call it.
+ * The first call for a GPU makes the memory visible to it, until it is unmapped. Queues and data of a GPU lie together on a device:
+ * if @gpu has queues in its own memory there, the call fails. Queues that are created after it lie in memory of the host, too. Any
+ * thread may call it.
  * Return: 0; -EINVAL: not mapped to @dev; -ESTALE: it was taken away; -EXDEV: it is memory of another GPU, or queues and data of
  * @gpu lie in other memory on @dev; -EOPNOTSUPP, -ENOMEM, -EIO: @gpu cannot access it.
  */

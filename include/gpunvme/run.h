@@ -7,7 +7,7 @@
  *   gpunvme_run_commands       a list of commands of any kind, each with a status. Waits
  *   gpunvme_run_on_stream   a list of transfers of bytes, in the order of a stream of CUDA, HIP or CPU threads. Does not wait
  *   gpunvme_stream_create, _wait, _destroy   a stream of CPU threads
- *   gpunvme_landing_create, _create_striped, _destroy   memory of the host for data of targets that the drive cannot access
+ *   gpunvme_landing_create, _destroy   memory of the host for data of targets that the drive cannot access
  *   gpunvme_landing_get, _put   any memory by its pointer as the target of transfers
  */
 #ifndef GPUNVME_RUN_H
@@ -265,30 +265,17 @@ struct gpunvme_target {
 
 /**
  * gpunvme_landing_create() - allocate landing memory
- * @gpu:     the processor that runs the threads, as of the queues
- * @dev:     the device. It stays open until all targets were put
+ * @queue:   a queue of the GPU and the device, or of the devices of a volume, that lists use. Not kept. They stay open until all
+ *           targets were put
  * @opts:    NULL for the defaults. Not kept
  * @landing: set on success. The caller owns it and frees it by gpunvme_landing_destroy()
  *
- * Create the queue of @gpu first: landing memory lies in the same memory as its data. Any thread may call it.
+ * It lies where the rings of @queue lie, or in memory of the host if that is better, and is mapped to all devices of @queue. Other
+ * queues of the same GPU and devices may use it, too. With several devices all data lands. Any thread may call it.
  * Return: 0; -EINVAL; otherwise as gpunvme_mem_alloc(), gpunvme_mem_map() and gpunvme_mem_dbuf().
  */
-GPUNVME_API int gpunvme_landing_create(struct gpunvme_gpu *gpu, struct gpunvme_dev *dev, const struct gpunvme_landing_opts *opts,
+GPUNVME_API int gpunvme_landing_create(struct gpunvme_queue *queue, const struct gpunvme_landing_opts *opts,
 				       struct gpunvme_landing **landing);
-
-/**
- * gpunvme_landing_create_striped() - allocate landing memory for a volume
- * @gpu:     the processor that runs the threads, as of the queues
- * @devs:    the devices, in the order of the stripes. They stay open until all targets were put
- * @count:   number of devices, 1 to GPUNVME_QUEUE_DEVICES
- * @opts:    NULL for the defaults. Not kept
- * @landing: set on success. The caller owns it and frees it by gpunvme_landing_destroy()
- *
- * As gpunvme_landing_create(), mapped to each of the devices. With several devices all data lands. Any thread may call it.
- * Return: 0; -EINVAL; otherwise as gpunvme_mem_alloc(), gpunvme_mem_map() and gpunvme_mem_dbuf().
- */
-GPUNVME_API int gpunvme_landing_create_striped(struct gpunvme_gpu *gpu, struct gpunvme_dev *const *devs, uint32_t count,
-					       const struct gpunvme_landing_opts *opts, struct gpunvme_landing **landing);
 
 /**
  * gpunvme_landing_destroy() - free landing memory

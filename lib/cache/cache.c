@@ -12,6 +12,7 @@
 #include "dev/dev.h"
 #include "cache/ahead.h"
 #include "dma/mem_map.h"
+#include "queue/queue.h"
 #include "util/bits.h"
 #include "util/checked.h"
 #include "util/entry.h"
@@ -24,7 +25,7 @@
 #define FRAMES_AUTO 4096u
 #define WORDS GNV_CACHE_WORDS
 #define WAYS (GPUNVME_CACHE_LANDING | GPUNVME_CACHE_IN_PLACE)
-#define FLAGS ((uint32_t)(GPUNVME_CACHE_STATS | WAYS | GPUNVME_CACHE_PREFETCH | GPUNVME_CACHE_WRITE_BACK))
+#define FLAGS ((uint32_t)(GPUNVME_CACHE_STATS | WAYS | GPUNVME_CACHE_PREFETCH | GPUNVME_CACHE_WRITE_BACK | GPUNVME_CACHE_VOLUME))
 
 /* ---- Options ---- */
 
@@ -45,7 +46,7 @@ static int check_flags(const struct gpunvme_cache_opts *opts, const struct gnv_s
 {
 	if (opts->flags & ~FLAGS)
 		return gnv_fail(-EINVAL, "unknown page cache flags 0x%x. Valid are GPUNVME_CACHE_STATS, _LANDING, _IN_PLACE, "
-				"_PREFETCH, _WRITE_BACK", opts->flags & ~FLAGS);
+				"_PREFETCH, _WRITE_BACK, _VOLUME", opts->flags & ~FLAGS);
 	if ((opts->flags & WAYS) == WAYS)
 		return gnv_fail(-EINVAL, "pages cannot both be copied and stay in place: take one of GPUNVME_CACHE_LANDING and _IN_PLACE");
 	if (opts->flags & GPUNVME_CACHE_PREFETCH && opts->flags & GPUNVME_CACHE_WRITE_BACK)
@@ -129,7 +130,7 @@ static int make_words(struct gpunvme_cache *cache)
 /* A second place for the frames, near the threads, if the first is not. */
 static int make_local(struct gpunvme_cache *cache, uint32_t flags)
 {
-	bool far = cache->gpu->own_memory && !__atomic_load_n(&cache->gpu->data_local, __ATOMIC_RELAXED);
+	bool far = cache->gpu->own_memory && !cache->mem->local;
 	int ret;
 
 	if (!(flags & GPUNVME_CACHE_LANDING) && (!far || flags & GPUNVME_CACHE_IN_PLACE))
@@ -143,7 +144,7 @@ static int make_local(struct gpunvme_cache *cache, uint32_t flags)
 	return 0;
 }
 
-static int make_frames(struct gpunvme_cache *cache, uint32_t flags)
+static int make_frames(struct gpunvme_cache *cache, struct gpunvme_queue *queue, uint32_t flags)
 {
 	size_t len;
 	int ret;
@@ -152,7 +153,7 @@ static int make_frames(struct gpunvme_cache *cache, uint32_t flags)
 		return gnv_fail(-ENOMEM, "%u pages of %u bytes are more than an address can have. Take fewer", cache->view.frames,
 				1u << cache->view.page_shift);
 	cache->frames_len = len;
-	ret = gpunvme_mem_alloc(cache->gpu, len, NULL, &cache->mem);
+	ret = gpunvme_mem_alloc(cache->gpu, queue, len, NULL, &cache->mem);
 	if (!ret)
 		ret = gnv_source_map(&cache->source, cache->mem);
 	if (!ret)
@@ -203,30 +204,29 @@ static int give_up(struct gpunvme_cache *cache, int ret)
 	return gnv_fail_again(ret, &cause);
 }
 
-GPUNVME_API int gpunvme_cache_create(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu,
-				     const struct gpunvme_cache_opts *user, struct gpunvme_cache **out)
+GPUNVME_API int gpunvme_cache_create(struct gpunvme_queue *queue, const struct gpunvme_cache_opts *user, struct gpunvme_cache **out)
 {
 	struct gpunvme_cache_opts opts = GPUNVME_CACHE_OPTS_INIT;
 	struct gnv_source source = { .kind = 0 };
 	struct gpunvme_cache *cache;
-	int ret = gnv_enter(gpu, gpu && out, "gpu and cache");
+	int ret = gnv_enter(queue->gpu, queue && out, "queue and cache");
 
 	if (ret)
 		return ret;
 	ret = gnv_opts_copy(&opts, user, gpunvme_cache_opts);
 	if (!ret)
-		ret = gnv_source_find(&source, dev, &opts);
+		ret = gnv_source_find(&source, queue, &opts);
 	if (!ret)
 		ret = check_opts(&opts, &source);
 	if (ret)
 		return ret;
-	cache = new_cache(gpu, &source);
+	cache = new_cache(queue->gpu, &source);
 	if (!cache)
 		return -ENOMEM;
 	describe(cache, &opts);
 	ret = make_words(cache);
 	if (!ret)
-		ret = make_frames(cache, opts.flags);
+		ret = make_frames(cache, queue, opts.flags);
 	if (ret)
 		return give_up(cache, ret);
 	*out = cache;

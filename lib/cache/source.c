@@ -77,14 +77,11 @@ static int find_volume(struct gnv_source *source, struct gpunvme_queue *vol, con
 	return 0;
 }
 
-int gnv_source_find(struct gnv_source *source, struct gpunvme_dev *dev, const struct gpunvme_cache_opts *opts)
+int gnv_source_find(struct gnv_source *source, struct gpunvme_queue *queue, const struct gpunvme_cache_opts *opts)
 {
-	if (!dev == !opts->volume)
-		return gnv_fail(-EINVAL, "a cache has its pages by a device or by a volume: leave dev NULL with gpunvme_cache_opts.volume, "
-				"and only then");
-	if (opts->volume)
-		return find_volume(source, opts->volume, opts);
-	source->dev[0] = dev;
+	if (opts->flags & GPUNVME_CACHE_VOLUME || queue->devices > 1)
+		return find_volume(source, queue, opts);
+	source->dev[0] = queue->dev[0];
 	source->devs = 1;
 	source->file = opts->file;
 	return opts->file ? find_file(source, opts->nsid) : find_namespace(source, opts->nsid);

@@ -24,11 +24,10 @@ struct gnv_source {
 };
 
 /*
- * gnv_source_find() - find the source that the options name
- * @dev: NULL with a volume
+ * gnv_source_find() - find the source that a queue and the options name
  * Return: 0; -EINVAL, -ENODATA a file without bytes; as gpunvme_ns_get_info(), gpunvme_file_get_info(), gpunvme_queue_get_info().
  */
-int gnv_source_find(struct gnv_source *source, struct gpunvme_dev *dev, const struct gpunvme_cache_opts *opts);
+int gnv_source_find(struct gnv_source *source, struct gpunvme_queue *queue, const struct gpunvme_cache_opts *opts);
 
 /* Map the frames to all devices. Return: as gpunvme_mem_map(). */
 int gnv_source_map(const struct gnv_source *source, struct gpunvme_mem *mem);

@@ -29,7 +29,7 @@ static int other_open(struct gnv_mapping *map, struct gpunvme_gpu *gpu, struct g
 	if (mem->local)
 		return gnv_fail(-EXDEV,
 				"the buffer is in memory of another GPU, where data may arrive after its completion. Use memory "
-				"of the host (GPUNVME_MEM_HOST)");
+				"of the host: gpunvme_mem_alloc() with GPUNVME_MEM_HOST or without a queue");
 	if (mem->dmabuf < 0)
 		ret = gnv_placement_claim(map->dev, gpu, false);
 	if (ret)

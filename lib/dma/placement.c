@@ -107,7 +107,7 @@ static int take(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, bool local)
 		return gnv_fail(-EXDEV,
 				"queues and buffers of this GPU lie in memory of the %s on %s, and must lie together: a completion "
 				"would not "
-				"say that the data has landed. Use GPUNVME_MEM_%s, or create the queue first",
+				"say that the data has landed. Pass the queue to gpunvme_mem_alloc(), or use GPUNVME_MEM_%s",
 				local ? "host" : "GPU", dev->nvme.port->address, local ? "HOST" : "VRAM");
 	if (local && !place->tried)
 		try_local(dev, place);

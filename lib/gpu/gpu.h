@@ -180,8 +180,6 @@ struct gpunvme_gpu {
 	unsigned distrust;  /* atomic. A bit for each way to doorbells that is left out: it failed a test */
 	struct gnv_log log;
 	struct gpunvme_gpu_info info;
-	bool data_local; /* atomic: a queue with its data in the GPU's memory has passed its self-test: buffers go there, too */
-	bool data_by_fd; /* atomic: a queue is of a controller in another process: buffers of the host have a descriptor */
 	void *priv; /* the kind's own */
 };
 

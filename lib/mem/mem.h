@@ -108,10 +108,16 @@ static inline void gnv_mem_reg_write32(const struct gpunvme_mem *bar, size_t off
 		gnv_mmio_write32(gnv_mem_regs(bar) + offset, value);
 }
 
-/* The flags that memory of the host needs for a space to map it. */
+/* The flag that data in memory of the host needs for a space to map it. */
+static inline uint32_t gnv_mem_shared_for(const struct gnv_space *space)
+{
+	return space->by_fd ? (uint32_t)GPUNVME_MEM_SHARED : 0;
+}
+
+/* The flags that memory of the host needs for a space to map it in one piece. */
 static inline uint32_t gnv_mem_flags_for(const struct gnv_space *space)
 {
-	return (space->one_piece ? (uint32_t)GPUNVME_MEM_HUGE : 0) | (space->by_fd ? (uint32_t)GPUNVME_MEM_SHARED : 0);
+	return (space->one_piece ? (uint32_t)GPUNVME_MEM_HUGE : 0) | gnv_mem_shared_for(space);
 }
 
 /*

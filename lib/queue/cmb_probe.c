@@ -46,8 +46,8 @@ int gnv_cmb_probe_compare(struct gnv_qp *qp, struct gnv_qp *other, bool *slower)
 	struct gpunvme_mem *mem;
 	int ret;
 
-	opts.flags = qp->local ? GPUNVME_MEM_VRAM : GPUNVME_MEM_HOST;
-	ret = gpunvme_mem_alloc(qp->gpu, qp->dev->nvme.ctrl.page_size, &opts, &mem);
+	opts.flags = qp->local ? GPUNVME_MEM_VRAM : gnv_mem_shared_for(qp->dev->nvme.port->space);
+	ret = gpunvme_mem_alloc(qp->gpu, NULL, qp->dev->nvme.ctrl.page_size, &opts, &mem);
 	if (!ret) {
 		mem->exempt = !qp->local;
 		ret = time_both(qp, other, mem, best);

@@ -56,17 +56,17 @@ static const struct {
 };
 
 /* Where the data lies. */
-static uint32_t place(const struct gpunvme_ordering_opts *opts)
+static uint32_t place(const struct gpunvme_ordering_opts *opts, const struct gnv_space *space)
 {
-	if (opts->mem_flags)
-		return opts->mem_flags;
-	return opts->queue_flags & GPUNVME_QUEUE_VRAM ? GPUNVME_MEM_VRAM : GPUNVME_MEM_HOST; /* with the rings */
+	if (!opts->mem_flags && opts->queue_flags & GPUNVME_QUEUE_VRAM)
+		return GPUNVME_MEM_VRAM; /* with the rings */
+	return opts->mem_flags & ~(uint32_t)GPUNVME_MEM_HOST ? opts->mem_flags : gnv_mem_shared_for(space);
 }
 
 /* A queue, and two pages of data for each of its entries. */
 static int open_run(struct ordering_run *run, struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, const struct gpunvme_ns_info *ns)
 {
-	const struct gpunvme_mem_opts mem = { sizeof(mem), place(run->opts), 0 };
+	const struct gpunvme_mem_opts mem = { sizeof(mem), place(run->opts, dev->nvme.port->space), 0 };
 	struct gpunvme_queue_opts opts = GPUNVME_QUEUE_OPTS_INIT;
 	size_t len;
 	int ret;
@@ -79,7 +79,7 @@ static int open_run(struct ordering_run *run, struct gpunvme_dev *dev, struct gp
 	len = 2 * opts.depth * (size_t)dev->nvme.ctrl.page_size;
 	if (run->opts->flags & GPUNVME_ORDERING_COPIES && len < COPIED_BYTES)
 		len = COPIED_BYTES;
-	ret = gpunvme_mem_alloc(gpu, len, &mem, &run->mem);
+	ret = gpunvme_mem_alloc(gpu, NULL, len, &mem, &run->mem);
 	if (ret)
 		return ret;
 	ret = gpunvme_mem_map(run->mem, dev);

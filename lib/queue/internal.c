@@ -15,8 +15,9 @@
 
 static int make_buffer(struct gpunvme_dev *dev)
 {
+	const struct gpunvme_mem_opts opts = { sizeof(opts), gnv_mem_shared_for(dev->nvme.port->space), 0 };
 	struct gnv_dev_internal *in = &dev->internal;
-	int ret = gpunvme_mem_alloc(in->gpu, GNV_INTERNAL_BYTES, NULL, &in->mem);
+	int ret = gpunvme_mem_alloc(in->gpu, NULL, GNV_INTERNAL_BYTES, &opts, &in->mem);
 
 	if (ret)
 		return ret;

@@ -121,8 +121,6 @@ static int place_queue(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, const s
 
 	for (i = 0; i < count; i++) {
 		ret = attempt_twice(dev, gpu, opts, place[i], out);
-		if (!ret && place[i].local && !(opts->flags & GPUNVME_QUEUE_NO_SELFTEST))
-			__atomic_store_n(&gpu->data_local, true, __ATOMIC_RELAXED);
 		if (!ret || !may_fall(ret, place[i]) || i + 1 == count)
 			break;
 		gnv_log(&dev->nvme.log, GPUNVME_LOG_WARN, "placement %s does not work, trying %s: %s", names[place[i].local][place[i].forward],
@@ -175,8 +173,6 @@ static int place_with_cmb(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, cons
 
 int gnv_qp_create(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, const struct gpunvme_queue_opts *opts, struct gnv_qp **out)
 {
-	if (dev->nvme.port->space->by_fd)
-		__atomic_store_n(&gpu->data_by_fd, true, __ATOMIC_RELAXED);
 	if (gpu->stale_reads && dev->nvme.port->remote && !(opts->flags & GPUNVME_QUEUE_VRAM))
 		gnv_log(&dev->nvme.log, GPUNVME_LOG_INFO, "placement vram is not tried: controllers may read old lines of this GPU's memory. "
 			"If gpunvme ordering-test --vram passes, ask for it by GPUNVME_QUEUE_VRAM");

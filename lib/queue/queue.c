@@ -209,6 +209,18 @@ static int check_opts(const struct gpunvme_queue_opts *opts, const struct gpunvm
 	return 0;
 }
 
+/* Where data is to lie. A recovery changes none of it. */
+static void note_place(struct gpunvme_queue *queue, const struct gpunvme_queue_opts *opts)
+{
+	uint32_t i;
+
+	queue->local = !(opts->flags & GPUNVME_QUEUE_NO_SELFTEST);
+	for (i = 0; i < gnv_queue_pairs(queue); i++)
+		queue->local &= queue->qp[i]->local;
+	for (i = 0; i < queue->devices; i++)
+		queue->by_fd |= queue->dev[i]->nvme.port->space->by_fd;
+}
+
 static int make(struct gpunvme_queue *queue, const struct gpunvme_queue_opts *opts, bool striped)
 {
 	int ret = check_devices(queue);
@@ -221,8 +233,11 @@ static int make(struct gpunvme_queue *queue, const struct gpunvme_queue_opts *op
 			return ret;
 	}
 	ret = create_pairs(queue, opts, opts->queues ? opts->queues : striped ? QUEUES_AUTO : 1, striped && !opts->queues);
-	if (ret || !(opts->flags & GPUNVME_QUEUE_COMPLETION_THREAD))
+	if (ret)
 		return ret;
+	note_place(queue, opts);
+	if (!(opts->flags & GPUNVME_QUEUE_COMPLETION_THREAD))
+		return 0;
 	return gnv_completions_start(gnv_queue_pairs(queue), rings, queue, &queue->completions);
 }
 

@@ -24,6 +24,8 @@ struct gpunvme_queue {
 	uint32_t devices;
 	uint32_t queues; /* of each device */
 	uint32_t stripe; /* as it was asked for */
+	bool local; /* all rings lie in the GPU's memory, as self-tests have shown: data goes there, too */
+	bool by_fd; /* a controller of it is in another process: memory of the host needs a descriptor */
 	uint32_t left;   /* pairs, and calls that destroy it: the last one drops it (atomic) */
 	struct gnv_blocks striped; /* over several devices, when it was created */
 	struct gpunvme_dev *dev[GPUNVME_QUEUE_DEVICES];

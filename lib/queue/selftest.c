@@ -49,8 +49,8 @@ static int make(struct gnv_selftest *test, struct gnv_qp *qp, unsigned i, size_t
 	struct gpunvme_mem_opts opts = GPUNVME_MEM_OPTS_INIT;
 	int ret;
 
-	opts.flags = local ? GPUNVME_MEM_VRAM : GPUNVME_MEM_HOST;
-	ret = gpunvme_mem_alloc(qp->gpu, len, &opts, &test->mem[i]);
+	opts.flags = local ? GPUNVME_MEM_VRAM : gnv_mem_shared_for(qp->dev->nvme.port->space);
+	ret = gpunvme_mem_alloc(qp->gpu, NULL, len, &opts, &test->mem[i]);
 	if (ret)
 		return ret;
 	test->mem[i]->exempt = !local;

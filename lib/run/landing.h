@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Landing memory (dma/landing.c), as lists on streams know it. */
+/* Landing memory (queue/landing.c), as lists on streams know it. */
 #ifndef GNV_RUN_LANDING_H
 #define GNV_RUN_LANDING_H
 

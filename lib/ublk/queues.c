@@ -29,9 +29,9 @@ static void close_lane(struct gnv_ublk_lane *l, uint32_t depth)
 	l->tag = NULL;
 }
 
-static int open_tag(struct gpunvme_ublk *u, struct gnv_ublk_tag *t)
+static int open_tag(struct gpunvme_ublk *u, struct gpunvme_queue *qp, struct gnv_ublk_tag *t)
 {
-	int ret = gpunvme_mem_alloc(u->gpu, u->info.max_bytes, NULL, &t->mem);
+	int ret = gpunvme_mem_alloc(u->gpu, qp, u->info.max_bytes, NULL, &t->mem);
 
 	if (ret)
 		return ret;
@@ -52,7 +52,7 @@ int gnv_ublk_open_lane(struct gpunvme_ublk *u, struct gnv_ublk_lane *l)
 	if (!l->tag || !l->own)
 		return gnv_fail(-ENOMEM, "out of memory");
 	for (i = 0; i < u->info.depth; i++) {
-		ret = open_tag(u, &l->tag[i]);
+		ret = open_tag(u, l->qp, &l->tag[i]);
 		if (ret)
 			return ret;
 	}

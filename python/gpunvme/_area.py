@@ -20,7 +20,7 @@ class Area:
         self.dbuf = ffi.new("struct gpunvme_dbuf *")
         chosen = sized("gpunvme_mem_opts")
         chosen.flags = lib.GPUNVME_MEM_HOST
-        self.memory = drive._make("mem", lib.gpunvme_mem_alloc, drive._gpu, size, chosen)
+        self.memory = drive._make("mem", lib.gpunvme_mem_alloc, drive._gpu, drive._io, size, chosen)
         try:
             check(lib.gpunvme_mem_map(self.memory, drive._dev))
             check(lib.gpunvme_mem_dbuf(self.memory, drive._dev, self.dbuf))

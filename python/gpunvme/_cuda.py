@@ -273,7 +273,7 @@ class CudaQueue:
         chosen = sized("gpunvme_landing_opts")
         chosen.flags, chosen.slots = lib.GPUNVME_LANDING_ALWAYS, slots
         try:
-            return drive._make("landing", lib.gpunvme_landing_create, drive._gpu, drive._dev, chosen)
+            return drive._make("landing", lib.gpunvme_landing_create, drive._io, chosen)
         except Error:
             if slots <= FEWEST:
                 raise

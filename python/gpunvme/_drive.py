@@ -82,7 +82,7 @@ class Drive:
         self._look_at(self._io, self._dq, lib.GPUNVME_KIND_QUEUE)
         chosen = sized("gpunvme_mem_opts")
         chosen.flags = lib.GPUNVME_MEM_HOST
-        self._mem = self._make("mem", lib.gpunvme_mem_alloc, self._gpu, BUFFER, chosen)
+        self._mem = self._make("mem", lib.gpunvme_mem_alloc, self._gpu, self._io, BUFFER, chosen)
         check(lib.gpunvme_mem_map(self._mem, self._dev))
         check(lib.gpunvme_mem_dbuf(self._mem, self._dev, self._dbuf))
         self._name = self.info.address

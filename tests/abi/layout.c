@@ -89,7 +89,7 @@ PIN_SIZE(gpunvme_dfiles, 80);
 PIN_SIZE(gpunvme_dentry, 16);
 PIN_SIZE(gpunvme_dname, 16);
 PIN_SIZE(gpunvme_cursor, 40);
-PIN_SIZE(gpunvme_cache_opts, 56);
+PIN_SIZE(gpunvme_cache_opts, 48);
 PIN(gpunvme_cache_opts, file, 40);
 PIN(gpunvme_cache_opts, lba, 24);
 PIN_SIZE(gpunvme_cache_info, 136);

@@ -25,7 +25,7 @@ static inline void pair_make_queue(struct pair *p, size_t bytes)
 	view.flags = GPUNVME_VIEW_WRITE;
 	good(gpunvme_queue_create(p->dev, p->gpu, NULL, &p->qp));
 	good(gpunvme_queue_view(p->qp, &view, &p->dq));
-	good(gpunvme_mem_alloc(p->gpu, bytes, NULL, &p->mem));
+	good(gpunvme_mem_alloc(p->gpu, p->qp, bytes, NULL, &p->mem));
 	good(gpunvme_mem_map(p->mem, p->dev));
 	good(gpunvme_mem_dbuf(p->mem, p->dev, &p->dbuf));
 }

@@ -24,7 +24,7 @@ static void open_side(struct rig *rig, struct side *s, const char *gpu, uint32_t
 	good(gpunvme_gpu_open(gpu, NULL, &s->gpu));
 	good(gpunvme_queue_create(rig->dev, s->gpu, &opts, &s->qp));
 	for (int i = 0; i < 2; i++) {
-		good(gpunvme_mem_alloc(s->gpu, PROMISES_BLOCK, &kind, &s->mem[i]));
+		good(gpunvme_mem_alloc(s->gpu, s->qp, PROMISES_BLOCK, &kind, &s->mem[i]));
 		good(gpunvme_mem_map(s->mem[i], rig->dev));
 		good(gpunvme_mem_dbuf(s->mem[i], rig->dev, &s->dbuf[i]));
 	}

@@ -209,17 +209,20 @@ static inline uint32_t lands(const char *uri, gnv_cuda_ptr at, size_t len)
 	struct gpunvme_landing_info info = { .size = sizeof(info) };
 	struct gpunvme_landing *landing;
 	struct gpunvme_target target;
+	struct gpunvme_queue *queue;
 	struct gpunvme_dev *dev;
 	struct gpunvme_gpu *gpu;
 
 	good(gpunvme_dev_open(uri, NULL, &dev));
 	good(gpunvme_gpu_open("cuda:0", NULL, &gpu));
-	good(gpunvme_landing_create(gpu, dev, NULL, &landing));
+	good(gpunvme_queue_create(dev, gpu, NULL, &queue));
+	good(gpunvme_landing_create(queue, NULL, &landing));
 	good(gpunvme_landing_get(landing, (void *)(uintptr_t)at, len, 0, &target));
 	good(gpunvme_landing_get_info(landing, &info));
 	assert_int_equal(info.direct + info.landing, 1);
 	good(gpunvme_landing_put(&target));
 	good(gpunvme_landing_destroy(landing));
+	good(gpunvme_queue_destroy(queue));
 	good(gpunvme_dev_close(dev));
 	gpunvme_gpu_close(gpu);
 	return info.landing;

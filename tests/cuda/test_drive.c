@@ -53,7 +53,7 @@ static void open_in_memory_of_gpu(struct rig *r, const char *uri, const char *la
 	good(gpunvme_gpu_open(lanes, NULL, &p->gpu));
 	good(gpunvme_queue_create(p->dev, p->gpu, &opts, &p->qp));
 	good(gpunvme_queue_view(p->qp, &view, &p->dq));
-	good(gpunvme_mem_alloc(p->gpu, COMMANDS * 4096, &mem_opts, &p->mem));
+	good(gpunvme_mem_alloc(p->gpu, p->qp, COMMANDS * 4096, &mem_opts, &p->mem));
 	good(gpunvme_mem_map(p->mem, p->dev));
 	good(gpunvme_mem_dbuf(p->mem, p->dev, &p->dbuf));
 	assert_null(gpunvme_mem_ptr(p->mem));
@@ -162,7 +162,7 @@ static void is_refused_there(const char *uri, const char *lanes, uint32_t mem_fl
 
 	good(gpunvme_dev_open(uri, NULL, &dev));
 	good(gpunvme_gpu_open(lanes, NULL, &gpu));
-	good(gpunvme_mem_alloc(gpu, 8192, &opts, &mem));
+	good(gpunvme_mem_alloc(gpu, NULL, 8192, &opts, &mem));
 	assert_int_equal(gpunvme_mem_map(mem, dev), ret);
 	if (!strstr(gpunvme_errmsg(), says))
 		fail_msg("%s: %s", uri, gpunvme_errmsg());
@@ -379,7 +379,7 @@ static void refused_memory_of_a_client_stays(void **state)
 	if (!driver)
 		skip();
 	serve(&s);
-	good(gpunvme_mem_alloc(s.client.pair.gpu, 65536, NULL, &mem));
+	good(gpunvme_mem_alloc(s.client.pair.gpu, s.client.pair.qp, 65536, NULL, &mem));
 	before = driver->registrations;
 	driver->error = GNV_CUDA_OUT_OF_MEMORY;
 	__atomic_store_n(&driver->fail, "cuMemHostUnregister", __ATOMIC_RELEASE);
@@ -487,7 +487,7 @@ static void memory_goes_while_a_long_kernel_reads(void **state)
 	reads = (struct reads){ .rig = &r };
 	assert_int_equal(pthread_create(&thread, NULL, run_reads, &reads), 0);
 	for (i = 0; i < 3; i++) {
-		good(gpunvme_mem_alloc(r.pair.gpu, 65536, NULL, &other));
+		good(gpunvme_mem_alloc(r.pair.gpu, r.pair.qp, 65536, NULL, &other));
 		good(gpunvme_mem_map(other, r.pair.dev));
 		await_a_read(&reads);
 		good(gpunvme_mem_unmap(other, r.pair.dev));
@@ -579,7 +579,7 @@ static void memory_goes_while_a_kernel_of_the_program_reads(void **state)
 	if (!mock_driver())
 		skip();
 	open_rig(&r, DRIVE, "cuda:0");
-	good(gpunvme_mem_alloc(r.pair.gpu, 65536, NULL, &other));
+	good(gpunvme_mem_alloc(r.pair.gpu, r.pair.qp, 65536, NULL, &other));
 	good(gpunvme_mem_map(other, r.pair.dev));
 	args = (struct own_args){ r.pair.dq, r.pair.dbuf, &reads, &errors };
 	launch_own(&args);

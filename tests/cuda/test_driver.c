@@ -702,7 +702,7 @@ static void a_kernel_does_not_end(void **state)
 	assert_int_equal(gpunvme_gpu_open("cuda:7", NULL, &gpu), 0); /* of no other case: such a GPU stays so in this process */
 	assert_int_equal(gpunvme_dev_open(uri, NULL, &dev), 0);
 	assert_int_equal(gpunvme_mem_register(gpu, bytes, sizeof(bytes), &theirs), 0);
-	assert_int_equal(gpunvme_mem_alloc(gpu, sizeof(bytes), NULL, &ours), 0);
+	assert_int_equal(gpunvme_mem_alloc(gpu, NULL, sizeof(bytes), NULL, &ours), 0);
 	assert_int_equal(gpunvme_mem_map(theirs, dev), 0);
 	assert_int_equal(gpunvme_mem_map(ours, dev), 0);
 	assert_int_equal(gpu->ops->host_attach(gpu, page, 4096, &range), 0);

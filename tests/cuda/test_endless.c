@@ -160,7 +160,7 @@ static void open_logged(struct rig *r, const char *uri)
 	good(gpunvme_gpu_open("cpu", NULL, &p->gpu));
 	good(gpunvme_queue_create(p->dev, p->gpu, NULL, &p->qp));
 	good(gpunvme_queue_view(p->qp, &view, &p->dq));
-	good(gpunvme_mem_alloc(p->gpu, COMMANDS * 4096, NULL, &p->mem));
+	good(gpunvme_mem_alloc(p->gpu, p->qp, COMMANDS * 4096, NULL, &p->mem));
 	good(gpunvme_mem_map(p->mem, p->dev));
 	good(gpunvme_mem_dbuf(p->mem, p->dev, &p->dbuf));
 }

@@ -89,7 +89,7 @@ static void open_stage(struct stage *s, const char *keys, uint32_t depth, uint32
 	assert_int_equal(gpunvme_queue_view(s->qp, &view, &s->args.dq), 0);
 	assert_int_equal(gpunvme_queue_create_striped(&s->dev, 1, s->gpu, &vol_opts, &s->vol), 0);
 	assert_int_equal(gpunvme_queue_view(s->vol, &view, &s->args.vol), 0);
-	assert_int_equal(gpunvme_mem_alloc(s->gpu, 2 * HALF, NULL, &s->mem), 0);
+	assert_int_equal(gpunvme_mem_alloc(s->gpu, s->vol, 2 * HALF, NULL, &s->mem), 0);
 	assert_int_equal(gpunvme_mem_map_queue(s->mem, s->vol, &s->args.vbuf), 0);
 	assert_int_equal(gpunvme_mem_dbuf(s->mem, s->dev, &s->args.dbuf), 0);
 	assert_int_equal(s->gpu->ops->local_alloc(s->gpu, 4 * LANES_MAX, &s->out), 0);

@@ -300,7 +300,7 @@ static void memory_of_the_gpu_lands(void **state)
 	uint8_t *at = gpu_memory(BUFFER);
 
 	(void)state;
-	good(gpunvme_landing_create(t.pair.gpu, t.pair.dev, &opts, &landing));
+	good(gpunvme_landing_create(t.pair.qp, &opts, &landing));
 	good(gpunvme_landing_get(landing, at, BUFFER, 0, &target));
 	good(gpunvme_landing_get(landing, t.data, BLOCK, 0, &direct));
 	assert_int_equal(target.way, GPUNVME_TARGET_LANDING);
@@ -442,7 +442,7 @@ static void *use_other(void *arg)
 	struct gpunvme_queue *qp;
 
 	(void)arg;
-	good(gpunvme_mem_alloc(other.pair.gpu, BUFFER, NULL, &mem));
+	good(gpunvme_mem_alloc(other.pair.gpu, NULL, BUFFER, NULL, &mem));
 	good(gpunvme_mem_map(mem, other.pair.dev));
 	good(gpunvme_queue_create(other.pair.dev, other.pair.gpu, NULL, &qp)); /* its self-test is a kernel */
 	good(gpunvme_queue_destroy(qp));

@@ -169,7 +169,7 @@ static int make_cache(void)
 	const struct gpunvme_cache_opts opts = { .size = sizeof(opts), .page_size = 4096, .frames = 1,
 						     .lba = ask.pos, .nblocks = ask.len };
 	struct gpunvme_cache *cache = NULL;
-	const int ret = gpunvme_cache_create(&dev, gpu, &opts, &cache);
+	const int ret = gpunvme_cache_create(&queue, &opts, &cache);
 
 	check(ret == -ERANGE || ret == -ENOMEM || ret == -EMFILE);
 	check(!cache);

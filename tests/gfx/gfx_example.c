@@ -34,9 +34,9 @@ static int open_view(struct gpunvme_queue *qp, const struct gpunvme_view *view, 
 	return ret;
 }
 
-static int allocate(struct gpunvme_gpu *gpu, size_t bytes, const struct gpunvme_mem_opts *opts, struct gpunvme_mem **mem)
+static int allocate(struct gpunvme_gpu *gpu, struct gpunvme_queue *queue, size_t bytes, const struct gpunvme_mem_opts *opts, struct gpunvme_mem **mem)
 {
-	int ret = gpunvme_mem_alloc(gpu, bytes, opts, mem);
+	int ret = gpunvme_mem_alloc(gpu, queue, bytes, opts, mem);
 
 	if (!ret)
 		lanes_memory("buffer", gpunvme_mem_ptr(*mem), gpunvme_mem_len(*mem), GFX_DEVICE);
@@ -57,7 +57,7 @@ int example(int argc, char **argv);
 #define main example
 #undef gpunvme_queue_view
 #define gpunvme_queue_view(qp, view, dq) open_view(qp, view, dq)
-#define gpunvme_mem_alloc(gpu, bytes, opts, mem) allocate(gpu, bytes, opts, mem)
+#define gpunvme_mem_alloc(gpu, queue, bytes, opts, mem) allocate(gpu, queue, bytes, opts, mem)
 #define calloc(count, bytes) table(count, bytes)
 #ifdef COPIES
 #include "common/copy.c"

@@ -48,7 +48,7 @@ static int open_all(const char *uri)
 		ret = gpunvme_queue_create(it.dev, it.gpu, NULL, &it.qp[i]);
 		ret = ret ? ret : gpunvme_queue_view(it.qp[i], &view, &it.dq[i]);
 	}
-	ret = ret ? ret : gpunvme_mem_alloc(it.gpu, LANES * PIECE, NULL, &it.mem);
+	ret = ret ? ret : gpunvme_mem_alloc(it.gpu, it.qp[0], LANES * PIECE, NULL, &it.mem);
 	ret = ret ? ret : gpunvme_mem_map(it.mem, it.dev);
 	ret = ret ? ret : gpunvme_mem_dbuf(it.mem, it.dev, &it.dbuf);
 	if (ret) {

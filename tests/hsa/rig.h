@@ -73,7 +73,7 @@ static inline void hsa_path_open(struct hsa_path *p, const struct gpunvme_queue_
 	assert_int_equal(gpunvme_dev_open(uri, NULL, &p->dev), 0);
 	assert_int_equal(gpunvme_queue_create(p->dev, p->gpu, opts, &p->qp), 0);
 	assert_int_equal(gpunvme_queue_view(p->qp, NULL, &p->dq), 0);
-	assert_int_equal(gpunvme_mem_alloc(p->gpu, BLOCKS * 512, NULL, &p->mem), 0);
+	assert_int_equal(gpunvme_mem_alloc(p->gpu, p->qp, BLOCKS * 512, NULL, &p->mem), 0);
 	assert_int_equal(gpunvme_mem_map(p->mem, p->dev), 0);
 	assert_int_equal(gpunvme_mem_dbuf(p->mem, p->dev, &p->dbuf), 0);
 }

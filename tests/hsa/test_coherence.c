@@ -99,7 +99,7 @@ static void test_kind(void **state)
 		setenv("STANDIN_MINOR", table[i].minor, 1);
 		assert_int_equal(gpunvme_gpu_open("hsa:0", &opts, &gpu), 0);
 		setenv("STANDIN_FAIL", table[i].fails, 1);
-		assert_int_equal(gpunvme_mem_alloc(gpu, 8192, &vram, &mem), 0);
+		assert_int_equal(gpunvme_mem_alloc(gpu, NULL, 8192, &vram, &mem), 0);
 		unsetenv("STANDIN_FAIL");
 		if (!strstr(text, table[i].kind))
 			fail_msg("%s, %s: %s", table[i].minor, table[i].fails, text);

@@ -156,8 +156,8 @@ static void body_queue(void *arg)
 	assert_int_equal(gpunvme_queue_create(dev, gpu, NULL, &qp), 0);
 	assert_int_equal(gpunvme_queue_view(qp, NULL, &dq), 0);
 	for (i = 0; i < 2; i++) {
-		vram.flags = i ? GPUNVME_MEM_VRAM : GPUNVME_MEM_HOST;
-		assert_int_equal(gpunvme_mem_alloc(gpu, 65536, &vram, &mem[i]), 0);
+		vram.flags = i ? GPUNVME_MEM_VRAM : 0;
+		assert_int_equal(gpunvme_mem_alloc(gpu, NULL, 65536, &vram, &mem[i]), 0);
 		assert_int_equal(gpunvme_mem_map(mem[i], dev), 0);
 	}
 	assert_int_equal(gpunvme_mem_dbuf(mem[0], dev, &dbuf), 0);

@@ -66,7 +66,7 @@ static int begin(void **state)
 	assert_int_equal(gpunvme_gpu_open("hsa:0", NULL, &gpu), 0);
 	assert_int_equal(gpunvme_dev_open(uri, NULL, &dev), 0);
 	assert_int_equal(gpunvme_queue_create_striped(&dev, 1, gpu, &opts, &vol), 0);
-	assert_int_equal(gpunvme_mem_alloc(gpu, BLOCKS * 512, NULL, &mem), 0);
+	assert_int_equal(gpunvme_mem_alloc(gpu, vol, BLOCKS * 512, NULL, &mem), 0);
 	assert_int_equal(gpunvme_queue_view(vol, NULL, &work.v), 0);
 	assert_int_equal(gpunvme_mem_map_queue(mem, vol, &work.buf), 0);
 	assert_int_equal(gnv_hsa_open("0", &lanes), 0);

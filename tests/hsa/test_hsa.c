@@ -40,7 +40,7 @@ static void read_on(const char *name, uint32_t width)
 	assert_int_equal(gpunvme_dev_open(uri, NULL, &dev), 0);
 	assert_int_equal(gpunvme_queue_create(dev, gpu, NULL, &qp), 0); /* with its self-test, a kernel */
 	assert_int_equal(gpunvme_queue_view(qp, NULL, &dq), 0);
-	assert_int_equal(gpunvme_mem_alloc(gpu, 1 << 20, NULL, &mem), 0);
+	assert_int_equal(gpunvme_mem_alloc(gpu, qp, 1 << 20, NULL, &mem), 0);
 	assert_int_equal(gpunvme_mem_map(mem, dev), 0);
 	assert_int_equal(gpunvme_mem_dbuf(mem, dev, &dbuf), 0);
 	assert_int_equal(counts->locks, 2); /* rings, doorbells; the buffer is the runtime's own */
@@ -396,7 +396,7 @@ static void test_wide(void **state)
 	assert_int_equal(gpunvme_dev_open(uri, NULL, &dev), 0);
 	assert_int_equal(gpunvme_queue_create(dev, gpu, NULL, &qp), 0);
 	assert_int_equal(gpunvme_queue_view(qp, NULL, &dq), 0);
-	assert_int_equal(gpunvme_mem_alloc(gpu, BLOCKS * 512, NULL, &mem), 0);
+	assert_int_equal(gpunvme_mem_alloc(gpu, qp, BLOCKS * 512, NULL, &mem), 0);
 	assert_int_equal(gpunvme_mem_map(mem, dev), 0);
 	assert_int_equal(gpunvme_mem_dbuf(mem, dev, &dbuf), 0);
 	copy.nblocks = BLOCKS;

@@ -74,7 +74,7 @@ static int alloc(struct gpunvme_gpu *of, uint32_t flags, struct gpunvme_mem **me
 	struct gpunvme_mem_opts opts = GPUNVME_MEM_OPTS_INIT;
 
 	opts.flags = flags;
-	return gpunvme_mem_alloc(of, 5000, &opts, mem);
+	return gpunvme_mem_alloc(of, NULL, 5000, &opts, mem);
 }
 
 /* It is zeroed by a lane, which thereby shows that it reaches the memory. */

@@ -115,7 +115,7 @@ static void works(int of)
 	struct gpunvme_mem *mem;
 	unsigned i;
 
-	assert_int_equal(gpunvme_mem_alloc(gpu[of], BYTES, NULL, &mem), 0);
+	assert_int_equal(gpunvme_mem_alloc(gpu[of], NULL, BYTES, NULL, &mem), 0);
 	share(mem, &dbuf);
 	assert_int_equal(copy(of, of, &dbuf), 0);
 	for (i = 0; i < BYTES; i++)
@@ -506,7 +506,7 @@ static void test_mixed(void **state)
 	struct gpunvme_dq plain_dq;
 
 	(void)state;
-	assert_int_equal(gpunvme_mem_alloc(gpu[0], BYTES, &opts, &mem), 0);
+	assert_int_equal(gpunvme_mem_alloc(gpu[0], NULL, BYTES, &opts, &mem), 0);
 	share(mem, &dbuf);
 	assert_int_equal(copy(0, 0, &dbuf), 0);
 	assert_int_equal(copy(1, 1, &dbuf), -EXDEV);

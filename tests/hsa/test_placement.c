@@ -7,11 +7,12 @@
 #include <gpunvme/gpunvme.h>
 #include <gpunvme/unstable.h>
 
+#include "cache/cache.h"
 #include "gpu/gpu.h"
 #include "hsa/rig.h"
-#include "queue/qp.h"
 #include "dev/dev.h"
 #include "queue/qp.h"
+#include "run/landing.h"
 
 static struct {
 	const struct gnv_space_ops *space; /* the real ones */
@@ -139,10 +140,10 @@ static void test_soft_vram(void **state)
 	(void)state;
 	assert_int_equal(gpunvme_gpu_open("hsa:0", NULL, &gpu), 0);
 	assert_int_equal(gpunvme_dev_open(uri, NULL, &dev), 0);
-	assert_int_equal(gpunvme_mem_alloc(gpu, 8192, NULL, &host), 0);
+	assert_int_equal(gpunvme_mem_alloc(gpu, NULL, 8192, NULL, &host), 0);
 	assert_int_equal(gpunvme_queue_create(dev, gpu, &opts, &qp), 0);
 	assert_string_equal(placement_of(qp), "soft+vram");
-	assert_int_equal(gpunvme_mem_alloc(gpu, 8192, &vram, &mem), 0);
+	assert_int_equal(gpunvme_mem_alloc(gpu, NULL, 8192, &vram, &mem), 0);
 	assert_true(mem->local);
 	read_back(dev, gpu, qp, mem);
 	read_back(dev, gpu, qp, host); /* threads complete nothing before its data is in place */
@@ -164,7 +165,6 @@ static void test_soft_vram(void **state)
 /* Across PCIe, data in memory of the host and rings in the GPU's, or the other way round, would not be ordered. */
 static void test_apart(void **state)
 {
-	const struct gpunvme_mem_opts in_host = { sizeof(in_host), GPUNVME_MEM_HOST, 0 };
 	const struct gpunvme_queue_opts opts = { sizeof(opts), GPUNVME_QUEUE_VRAM, 16, 0, 0, 0, 0 };
 	struct gpunvme_dev *dev = open_remote();
 	struct gpunvme_gpu *gpu;
@@ -173,10 +173,10 @@ static void test_apart(void **state)
 
 	(void)state;
 	assert_int_equal(gpunvme_gpu_open("hsa:0", NULL, &gpu), 0);
-	assert_int_equal(gpunvme_mem_alloc(gpu, 8192, &in_host, &host), 0);
+	assert_int_equal(gpunvme_mem_alloc(gpu, NULL, 8192, NULL, &host), 0);
 	assert_int_equal(gpunvme_queue_create(dev, gpu, &opts, &qp), 0);
 	assert_int_equal(gpunvme_mem_map(host, dev), -EXDEV);
-	assert_non_null(strstr(gpunvme_errmsg(), "GPUNVME_MEM_VRAM"));
+	assert_non_null(strstr(gpunvme_errmsg(), "Pass the queue to gpunvme_mem_alloc(), or use GPUNVME_MEM_VRAM"));
 	gpunvme_queue_destroy(qp);
 	assert_int_equal(gpunvme_mem_map(host, dev), 0); /* now that nothing lies in the GPU's */
 	assert_int_equal(gpunvme_queue_create(dev, gpu, &opts, &qp), -EXDEV);
@@ -201,7 +201,7 @@ static void test_top(void **state)
 	assert_int_equal(gpunvme_queue_create(dev, gpu, NULL, &qp), 0);
 	assert_string_equal(placement_of(qp), "vram");
 	assert_int_equal(*hdp, 1); /* what the self-test read of the GPU's memory was not of before */
-	assert_int_equal(gpunvme_mem_alloc(gpu, 8192, NULL, &mem), 0);
+	assert_int_equal(gpunvme_mem_alloc(gpu, qp, 8192, NULL, &mem), 0);
 	assert_true(mem->local);
 	read_back(dev, gpu, qp, mem);
 	assert_int_equal(gpunvme_queue_recover(qp), 0);
@@ -225,6 +225,75 @@ static void is_over(struct gpunvme_queue *qp)
 	assert_int_equal(gpunvme_queue_recover(qp), 0);
 }
 
+/* Of one GPU: a queue in its memory, one in memory of the host, and one that no self-test has proven. */
+static void test_each_queue_has_its_place(void **state)
+{
+	const struct gpunvme_queue_opts untested = { sizeof(untested), GPUNVME_QUEUE_VRAM | GPUNVME_QUEUE_NO_SELFTEST, 16, 0, 0, 0, 0 };
+	const struct gpunvme_mem_opts in_host = { sizeof(in_host), GPUNVME_MEM_HOST, 0 };
+	struct gpunvme_queue *queue[3];
+	struct gpunvme_dev *dev = open_remote(), *near;
+	struct gpunvme_gpu *gpu, *cpu;
+	struct gpunvme_mem *mem[5];
+
+	(void)state;
+	assert_int_equal(gpunvme_gpu_open("hsa:0", NULL, &gpu), 0);
+	assert_int_equal(gpunvme_dev_open("soft:ram:4M", NULL, &near), 0);
+	assert_int_equal(gpunvme_queue_create(dev, gpu, NULL, &queue[0]), 0);
+	assert_int_equal(gpunvme_queue_create(near, gpu, NULL, &queue[1]), 0);
+	assert_int_equal(gpunvme_queue_create(near, gpu, &untested, &queue[2]), 0);
+	assert_string_equal(placement_of(queue[0]), "vram");
+	assert_string_equal(placement_of(queue[1]), "soft");
+	for (unsigned i = 0; i < 3; i++)
+		assert_int_equal(gpunvme_mem_alloc(gpu, queue[i], 8192, NULL, &mem[i]), 0);
+	assert_int_equal(gpunvme_mem_alloc(gpu, NULL, 8192, NULL, &mem[3]), 0);
+	assert_int_equal(gpunvme_mem_alloc(gpu, queue[0], 8192, &in_host, &mem[4]), 0);
+	for (unsigned i = 0; i < 5; i++)
+		assert_int_equal(mem[i]->local, i == 0);
+	read_back(dev, gpu, queue[0], mem[0]);
+	assert_int_equal(gpunvme_mem_map(mem[1], near), 0);
+	assert_int_equal(gpunvme_gpu_open("cpu", NULL, &cpu), 0);
+	assert_int_equal(gpunvme_mem_alloc(cpu, queue[1], 8192, NULL, &mem[0]), -EINVAL);
+	assert_non_null(strstr(gpunvme_errmsg(), "the queue is of another GPU"));
+	gpunvme_gpu_close(cpu);
+	for (unsigned i = 0; i < 5; i++)
+		assert_int_equal(gpunvme_mem_free(mem[i]), 0);
+	for (unsigned i = 0; i < 3; i++)
+		assert_int_equal(gpunvme_queue_destroy(queue[i]), 0);
+	assert_int_equal(gpunvme_dev_close(near), 0);
+	assert_int_equal(gpunvme_dev_close(dev), 0);
+	gpunvme_gpu_close(gpu);
+}
+
+/* The pages of a cache and landing memory lie with the queue that they are made for, too. */
+static void test_caches_and_landing(void **state)
+{
+	const struct gpunvme_cache_opts opts = { .size = sizeof(opts), .frames = 4 };
+	struct gpunvme_dev *dev = open_remote(), *near;
+	struct gpunvme_landing *landing;
+	struct gpunvme_queue *queue[2];
+	struct gpunvme_cache *cache;
+	struct gpunvme_gpu *gpu;
+
+	(void)state;
+	assert_int_equal(gpunvme_gpu_open("hsa:0", NULL, &gpu), 0);
+	assert_int_equal(gpunvme_dev_open("soft:ram:4M", NULL, &near), 0);
+	assert_int_equal(gpunvme_queue_create(dev, gpu, NULL, &queue[0]), 0);
+	assert_int_equal(gpunvme_queue_create(near, gpu, NULL, &queue[1]), 0);
+	for (unsigned i = 0; i < 2; i++) {
+		assert_int_equal(gpunvme_cache_create(queue[i], &opts, &cache), 0);
+		assert_int_equal(cache->mem->local, i == 0);
+		assert_int_equal(cache->local.lane != 0, i == 1); /* copied to the GPU from memory of the host */
+		assert_int_equal(gpunvme_cache_destroy(cache), 0);
+		assert_int_equal(gpunvme_landing_create(queue[i], NULL, &landing), 0);
+		assert_int_equal(landing->mem->local, i == 0);
+		assert_int_equal(gpunvme_landing_destroy(landing), 0);
+		assert_int_equal(gpunvme_queue_destroy(queue[i]), 0);
+	}
+	assert_int_equal(gpunvme_dev_close(near), 0);
+	assert_int_equal(gpunvme_dev_close(dev), 0);
+	gpunvme_gpu_close(gpu);
+}
+
 /*
  * All identifiers are in use, and the host cannot lock lanes of a GPU out that ring an old doorbell late: the queue stays over, by a
  * recovery as by a reset, and others go on.
@@ -241,7 +310,7 @@ static void test_every_identifier_in_use(void **state)
 	snprintf(few, sizeof(few), "%s?queues=2", uri);
 	assert_int_equal(gpunvme_gpu_open("hsa:0", NULL, &gpu), 0);
 	assert_int_equal(gpunvme_dev_open(few, NULL, &dev), 0);
-	assert_int_equal(gpunvme_mem_alloc(gpu, 8192, NULL, &mem), 0);
+	assert_int_equal(gpunvme_mem_alloc(gpu, NULL, 8192, NULL, &mem), 0);
 	for (unsigned i = 0; i < 2; i++)
 		assert_int_equal(gpunvme_queue_create(dev, gpu, NULL, &qp[i]), 0);
 	for (unsigned turn = 0; turn < 3; turn++) {
@@ -324,10 +393,7 @@ static void see_placement(void *ctx, uint64_t done, uint64_t total)
 	gnv_qp_placement(gnv_qp_first(dev), play.placement, sizeof(play.placement));
 }
 
-/*
- * The order is asked for on the placement that nobody gets unasked; and after it, though data may go to the GPU now, in the host's
- * memory.
- */
+/* The order is asked for on the placement that nobody gets unasked, and in the host's memory. */
 static void test_ordering_vram(void **state)
 {
 	struct gpunvme_dev *dev = open_remote();
@@ -337,7 +403,7 @@ static void test_ordering_vram(void **state)
 
 	(void)state;
 	assert_int_equal(gpunvme_gpu_open("hsa:0", NULL, &gpu), 0);
-	gpu->stale_reads = gpu->data_local = true;
+	gpu->stale_reads = true;
 	opts.commands = 200;
 	opts.timeout_ms = 60000;
 	opts.progress = see_placement;
@@ -379,7 +445,7 @@ static void fall(const char *to, const char *why, bool direct)
 	assert_true(play.maps > 0);
 	assert_int_equal(gpunvme_queue_view(qp, NULL, &dq), 0);
 	assert_int_equal(dq.flags & GPUNVME_DQ_READBACK_SQE, direct ? GPUNVME_DQ_READBACK_SQE : 0);
-	assert_int_equal(gpunvme_mem_alloc(gpu, 8192, NULL, &mem), 0);
+	assert_int_equal(gpunvme_mem_alloc(gpu, qp, 8192, NULL, &mem), 0);
 	assert_false(mem->local);
 	read_back(dev, gpu, qp, mem);
 	gpunvme_mem_free(mem);
@@ -557,7 +623,7 @@ static void test_no_memory(void **state)
 	pretend("STANDIN_LACKS", "fine");
 	pretend("STANDIN_MINOR", "7");
 	assert_int_equal(gpunvme_gpu_open("hsa:0", NULL, &gpu), 0);
-	assert_int_equal(gpunvme_mem_alloc(gpu, 8192, &vram, &mem), -EOPNOTSUPP);
+	assert_int_equal(gpunvme_mem_alloc(gpu, NULL, 8192, &vram, &mem), -EOPNOTSUPP);
 	assert_int_equal(gpunvme_queue_create(dev, gpu, NULL, &qp), 0);
 	assert_string_equal(placement_of(qp), "direct-db");
 	gpunvme_queue_destroy(qp);
@@ -573,7 +639,7 @@ int main(void)
 		TEST(test_soft_vram), TEST(test_apart),	  TEST(test_top),	TEST(test_falls),
 		TEST(test_data),      TEST(test_used_up), TEST(test_no_memory), TEST(test_stale_reads), TEST(test_families), TEST(test_ordering_vram),
 		TEST(test_invalidates),
-		TEST(test_every_identifier_in_use),
+		TEST(test_every_identifier_in_use), TEST(test_each_queue_has_its_place), TEST(test_caches_and_landing),
 	};
 
 	return cmocka_run_group_tests(tests, setup, teardown);

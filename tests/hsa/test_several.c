@@ -75,7 +75,7 @@ static void test_queues(void **state)
 	gpunvme_gpu_close(gpu[0]);
 	gpu[0] = NULL;
 	assert_true(sees_queue(1, qp[1]));
-	assert_int_equal(gpunvme_mem_alloc(gpu[1], LEN, NULL, &mem), 0);
+	assert_int_equal(gpunvme_mem_alloc(gpu[1], qp[1], LEN, NULL, &mem), 0);
 	assert_int_equal(gpunvme_mem_map(mem, dev), 0);
 	assert_int_equal(gpunvme_mem_dbuf(mem, dev, &dbuf), 0);
 	read_block(gpu[1], qp[1], dbuf, FIRST);
@@ -98,7 +98,7 @@ static void test_buffer(void **state)
 
 	(void)state;
 	assert_int_equal(gpunvme_gpu_open("cpu", NULL, &cpu), 0);
-	assert_int_equal(gpunvme_mem_alloc(gpu[0], LEN, &locked, &mem), 0);
+	assert_int_equal(gpunvme_mem_alloc(gpu[0], NULL, LEN, &locked, &mem), 0);
 	assert_int_equal(gpunvme_mem_dbuf_for(mem, dev, gpu[1], &again), -EINVAL); /* not mapped yet */
 	assert_int_equal(gpunvme_mem_map(mem, dev), 0);
 	assert_int_equal(gpunvme_mem_dbuf(mem, dev, &dbuf[0]), 0);
@@ -140,7 +140,7 @@ static void test_own_buffer(void **state)
 	unsigned i;
 
 	(void)state;
-	assert_int_equal(gpunvme_mem_alloc(gpu[0], LEN, NULL, &mem), 0);
+	assert_int_equal(gpunvme_mem_alloc(gpu[0], NULL, LEN, NULL, &mem), 0);
 	assert_int_equal(gpunvme_mem_map(mem, dev), 0);
 	assert_int_equal(gpunvme_mem_dbuf(mem, dev, &dbuf[0]), 0);
 	assert_int_equal(gpunvme_mem_dbuf_for(mem, dev, gpu[1], &dbuf[1]), 0);
@@ -165,7 +165,7 @@ static void test_refusals(void **state)
 	struct gpunvme_queue *qp;
 
 	(void)state;
-	assert_int_equal(gpunvme_mem_alloc(gpu[0], LEN, &vram, &mem), 0);
+	assert_int_equal(gpunvme_mem_alloc(gpu[0], NULL, LEN, &vram, &mem), 0);
 	assert_int_equal(gpunvme_mem_map(mem, dev), 0);
 	assert_int_equal(gpunvme_mem_dbuf_for(mem, dev, gpu[0], &dbuf), 0);
 	assert_int_equal(gpunvme_mem_dbuf_for(mem, dev, gpu[1], &dbuf), -EXDEV);
@@ -173,7 +173,7 @@ static void test_refusals(void **state)
 	gpunvme_mem_free(mem);
 
 	dev->nvme.port->remote = true; /* threads would keep the order wherever queues and data lie */
-	assert_int_equal(gpunvme_mem_alloc(gpu[0], LEN, &locked, &host), 0);
+	assert_int_equal(gpunvme_mem_alloc(gpu[0], NULL, LEN, &locked, &host), 0);
 	assert_int_equal(gpunvme_mem_map(host, dev), 0);
 	assert_int_equal(gpunvme_queue_create(dev, gpu[1], &local, &qp), 0);
 	assert_int_equal(gpunvme_mem_dbuf_for(host, dev, gpu[1], &dbuf), -EXDEV);

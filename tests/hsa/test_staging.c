@@ -33,7 +33,7 @@ static void share(struct gpunvme_mem **mem, uint32_t flags, struct gpunvme_dbuf 
 {
 	const struct gpunvme_mem_opts opts = { sizeof(opts), flags, 0 };
 
-	assert_int_equal(gpunvme_mem_alloc(w.gpu, BYTES, &opts, mem), 0);
+	assert_int_equal(gpunvme_mem_alloc(w.gpu, NULL, BYTES, &opts, mem), 0);
 	assert_int_equal(gpunvme_mem_map(*mem, w.dev), 0);
 	assert_int_equal(gpunvme_mem_dbuf(*mem, w.dev, dbuf), 0);
 }
@@ -54,7 +54,7 @@ static void begin(void)
 	assert_int_equal(gpunvme_queue_create(w.dev, w.gpu, NULL, &w.qp), 0);
 	assert_int_equal(gpunvme_queue_view(w.qp, &view, &w.dq), 0);
 	share(&w.vram, GPUNVME_MEM_VRAM, &w.dbuf);
-	share(&w.host, GPUNVME_MEM_HOST, &w.host_dbuf);
+	share(&w.host, 0, &w.host_dbuf);
 }
 
 static void end(void)

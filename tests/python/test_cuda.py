@@ -332,9 +332,9 @@ def test_landing_memory_that_cannot_be_locked(gpu, mock, image, content, monkeyp
         def __getattr__(self, name):
             return getattr(lib, name)
 
-        def gpunvme_landing_create(self, gpu, dev, opts, out):
+        def gpunvme_landing_create(self, queue, opts, out):
             asked.append(opts.slots)
-            return -errno.ENOMEM if opts.slots > most else lib.gpunvme_landing_create(gpu, dev, opts, out)
+            return -errno.ENOMEM if opts.slots > most else lib.gpunvme_landing_create(queue, opts, out)
 
     lib, asked = _cuda.lib, []
     monkeypatch.setattr(_cuda, "SLOTS", 64)

@@ -33,7 +33,7 @@ static inline void rig_open(struct rig *r, const char *lanes, uint32_t lba, uint
 	r->width = info.width;
 	assert_int_equal(gpunvme_queue_create(r->dev, r->gpu, NULL, &r->qp), 0);
 	assert_int_equal(gpunvme_queue_view(r->qp, &view, &r->dq), 0);
-	assert_int_equal(gpunvme_mem_alloc(r->gpu, RIG_BYTES, NULL, &r->mem), 0);
+	assert_int_equal(gpunvme_mem_alloc(r->gpu, NULL, RIG_BYTES, NULL, &r->mem), 0);
 	assert_int_equal(gpunvme_mem_map(r->mem, r->dev), 0);
 	assert_int_equal(gpunvme_mem_dbuf(r->mem, r->dev, &r->dbuf), 0);
 }

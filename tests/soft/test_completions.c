@@ -89,7 +89,7 @@ static void begin(const char *uri)
 	good(gpunvme_dev_open(uri, NULL, &t.dev));
 	gnv_soft_set_fault(gnv_dev_soft(t.dev), &(struct gnv_soft_fault){ drop, NULL });
 	good(gpunvme_gpu_open("cpu", NULL, &t.gpu));
-	good(gpunvme_mem_alloc(t.gpu, 4096, NULL, &t.mem));
+	good(gpunvme_mem_alloc(t.gpu, NULL, 4096, NULL, &t.mem));
 	good(gpunvme_mem_map(t.mem, t.dev));
 	good(gpunvme_mem_dbuf(t.mem, t.dev, &t.dbuf));
 }

@@ -201,7 +201,7 @@ static void copies_on(const char *spec)
 		assert_int_equal(gpunvme_queue_create(dev, gpu, NULL, &qp[k]), 0);
 		assert_int_equal(gpunvme_queue_view(qp[k], &view, &dq[k]), 0);
 	}
-	assert_int_equal(gpunvme_mem_alloc(gpu, BYTES, NULL, &mem), 0);
+	assert_int_equal(gpunvme_mem_alloc(gpu, NULL, BYTES, NULL, &mem), 0);
 	assert_int_equal(gpunvme_mem_map(mem, dev), 0);
 	assert_int_equal(gpunvme_mem_dbuf(mem, dev, &dbuf), 0);
 	round_trip(gpu, dq, mem, &dbuf);
@@ -265,7 +265,7 @@ static void whole_writes_stay_one_command_and_forced_ones_say_so(void **state)
 	assert_int_equal(gpunvme_gpu_open("cpu", NULL, &gpu), 0);
 	assert_int_equal(gpunvme_queue_create(dev, gpu, NULL, &qp), 0);
 	assert_int_equal(gpunvme_queue_view(qp, &view, &dq), 0);
-	assert_int_equal(gpunvme_mem_alloc(gpu, BYTES, NULL, &mem), 0);
+	assert_int_equal(gpunvme_mem_alloc(gpu, NULL, BYTES, NULL, &mem), 0);
 	assert_int_equal(gpunvme_mem_map(mem, dev), 0);
 	assert_int_equal(gpunvme_mem_dbuf(mem, dev, &dbuf), 0);
 	dq.atomic = 1024; /* 512 KiB */

@@ -50,7 +50,7 @@ static void open_stage(struct stage *s, const char *lanes, uint32_t flags, const
 	opts.depth = 16;
 	assert_int_equal(gpunvme_queue_create(s->dev, s->gpu, &opts, &s->qp), 0);
 	assert_int_equal(gpunvme_queue_view(s->qp, NULL, &s->dq), 0);
-	assert_int_equal(gpunvme_mem_alloc(s->gpu, 64 * 512, NULL, &s->mem), 0);
+	assert_int_equal(gpunvme_mem_alloc(s->gpu, NULL, 64 * 512, NULL, &s->mem), 0);
 	assert_int_equal(gpunvme_mem_map(s->mem, s->dev), 0);
 	assert_int_equal(gpunvme_mem_dbuf(s->mem, s->dev, &s->dbuf), 0);
 }

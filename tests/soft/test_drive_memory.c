@@ -110,7 +110,7 @@ static struct gpunvme_mem *take_host(struct gpunvme_dev *dev, size_t bytes, uint
 	struct gpunvme_mem_opts opts = { sizeof(opts), flags, 0 };
 	struct gpunvme_mem *mem;
 
-	good(gpunvme_mem_alloc(gpu, bytes, &opts, &mem));
+	good(gpunvme_mem_alloc(gpu, NULL, bytes, &opts, &mem));
 	good(gpunvme_mem_map(mem, dev));
 	return mem;
 }
@@ -292,7 +292,7 @@ static void test_drives_that_err(void **state)
 	good(gpunvme_dev_close(dev));
 
 	dev = open_drive("cmb=8&fault=cmb-lists");
-	good(gpunvme_mem_alloc(gpu, MIB, &listed, &host));
+	good(gpunvme_mem_alloc(gpu, NULL, MIB, &listed, &host));
 	assert_int_equal(gpunvme_mem_map(host, dev) & CODE, GPUNVME_SC_INVALID_CMB_USE);
 	assert_non_null(strstr(gpunvme_errmsg(), "GPUNVME_MEM_CMB_LISTS"));
 	assert_int_equal(gpunvme_mem_cmb(gpu, dev, MIB, &listed, &mem) & CODE, GPUNVME_SC_INVALID_CMB_USE);

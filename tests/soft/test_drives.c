@@ -55,7 +55,7 @@ static void rig_open(struct rig *r, const char *keys)
 	good(gpunvme_gpu_open("cpu", NULL, &r->gpu));
 	good(gpunvme_queue_create(r->dev, r->gpu, NULL, &r->qp));
 	good(gpunvme_queue_view(r->qp, &view, &r->dq));
-	good(gpunvme_mem_alloc(r->gpu, BYTES, NULL, &r->mem));
+	good(gpunvme_mem_alloc(r->gpu, NULL, BYTES, NULL, &r->mem));
 	good(gpunvme_mem_map(r->mem, r->dev));
 	good(gpunvme_mem_dbuf(r->mem, r->dev, &r->dbuf));
 	r->data = gpunvme_mem_ptr(r->mem);

@@ -137,7 +137,7 @@ static void open_all(const char *keys, uint32_t queues)
 	for (uint32_t q = 0; q < queues; q++)
 		assert_int_equal(gpunvme_queue_create(t.dev, t.gpu, &opts, &t.qp[q]), 0);
 	take_views();
-	assert_int_equal(gpunvme_mem_alloc(t.gpu, 16 * BLOCK, NULL, &t.mem), 0);
+	assert_int_equal(gpunvme_mem_alloc(t.gpu, NULL, 16 * BLOCK, NULL, &t.mem), 0);
 	assert_int_equal(gpunvme_mem_map(t.mem, t.dev), 0);
 	assert_int_equal(gpunvme_mem_dbuf(t.mem, t.dev, &t.dbuf), 0);
 }

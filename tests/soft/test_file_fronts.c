@@ -84,7 +84,7 @@ static void rig_open(struct rig *r, const char *lanes, uint64_t blocks)
 	assert_int_equal(gpunvme_gpu_open(lanes, NULL, &r->gpu), 0);
 	assert_int_equal(gpunvme_queue_create(r->dev, r->gpu, NULL, &r->qp), 0);
 	assert_int_equal(gpunvme_queue_view(r->qp, &view, &r->dq), 0);
-	assert_int_equal(gpunvme_mem_alloc(r->gpu, LANES * (AREA + BOUNCE), NULL, &r->mem), 0);
+	assert_int_equal(gpunvme_mem_alloc(r->gpu, NULL, LANES * (AREA + BOUNCE), NULL, &r->mem), 0);
 	assert_int_equal(gpunvme_mem_map(r->mem, r->dev), 0);
 	assert_int_equal(gpunvme_mem_dbuf(r->mem, r->dev, &r->dbuf), 0);
 	r->p = gpunvme_mem_ptr(r->mem);

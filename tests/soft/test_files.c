@@ -633,10 +633,10 @@ static void sizes_that_maps_claim(void **state)
 	opts.lba = (most >> 9) - 4;
 	opts.frames = 4;
 	opts.page_size = 4096; /* the window is less than a page of it, which would end beyond 2^64 */
-	assert_int_equal(gpunvme_cache_create(r.dev, r.gpu, &opts, &cache), 0);
+	assert_int_equal(gpunvme_cache_create(r.qp, &opts, &cache), 0);
 	assert_int_equal(gpunvme_cache_destroy(cache), 0);
 	opts.lba = 0;
-	assert_int_equal(gpunvme_cache_create(r.dev, r.gpu, &opts, &cache), -ERANGE);
+	assert_int_equal(gpunvme_cache_create(r.qp, &opts, &cache), -ERANGE);
 	assert_non_null(strstr(gpunvme_errmsg(), "end beyond 64 bits"));
 	gpunvme_file_close(file);
 	free(text);
@@ -1055,7 +1055,7 @@ static void check_paged(struct rig *r, struct gpunvme_file *file, const uint8_t 
 	assert_int_equal(gpunvme_file_get_info(file, &info), 0);
 	p.bytes = info.bytes - lba * info.lba_size;
 	p.want = want + lba * info.lba_size;
-	if (gpunvme_cache_create(r->dev, r->gpu, &opts, &cache))
+	if (gpunvme_cache_create(r->qp, &opts, &cache))
 		fail_msg("%s", gpunvme_errmsg());
 	assert_int_equal(gpunvme_cache_view(cache, &p.pages), 0);
 	assert_int_equal(gpunvme_cpu_launch(LANES, r->width, paged_kernel, &p), 0);
@@ -1118,18 +1118,18 @@ static void pages_by_other_queues(void **state)
 	make_image("-t ext4 -b 1024");
 	rig_open(&r, "cpu", 512, 0);
 	assert_int_equal(gpunvme_file_open(r.dev, "/empty", NULL, &opts.file), 0);
-	assert_int_equal(gpunvme_cache_create(r.dev, r.gpu, &opts, &cache), -ENODATA);
+	assert_int_equal(gpunvme_cache_create(r.qp, &opts, &cache), -ENODATA);
 	gpunvme_file_close(opts.file);
 	assert_int_equal(gpunvme_file_open(r.dev, "/fragmented", NULL, &opts.file), 0);
 	opts.nsid = 2;
-	assert_int_equal(gpunvme_cache_create(r.dev, r.gpu, &opts, &cache), -EINVAL);
+	assert_int_equal(gpunvme_cache_create(r.qp, &opts, &cache), -EINVAL);
 	opts.nsid = 0;
 	opts.lba = 782; /* of 400000 bytes */
-	assert_int_equal(gpunvme_cache_create(r.dev, r.gpu, &opts, &cache), -ERANGE);
+	assert_int_equal(gpunvme_cache_create(r.qp, &opts, &cache), -ERANGE);
 	assert_non_null(strstr(gpunvme_errmsg(), "not within the file of 782 blocks"));
 	assert_null(cache);
 	opts.lba = 0;
-	assert_int_equal(gpunvme_cache_create(r.dev, r.gpu, &opts, &cache), 0);
+	assert_int_equal(gpunvme_cache_create(r.qp, &opts, &cache), 0);
 	assert_int_equal(gpunvme_cache_view(cache, &pages), 0);
 	dq = r.dq;
 	dq.device++;

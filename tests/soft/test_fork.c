@@ -75,10 +75,10 @@ static void open_all(void)
 	good(gpunvme_queue_create(dev, gpu, &opts, &qp));
 	good(gpunvme_queue_create_striped(&dev, 1, gpu, &opts, &vol));
 	good(gpunvme_queue_view(qp, NULL, &dq));
-	good(gpunvme_mem_alloc(gpu, 65536, NULL, &mem));
+	good(gpunvme_mem_alloc(gpu, NULL, 65536, NULL, &mem));
 	good(gpunvme_mem_map(mem, dev));
 	good(gpunvme_mem_dbuf(mem, dev, &dbuf));
-	good(gpunvme_cache_create(dev, gpu, &pages, &cache));
+	good(gpunvme_cache_create(qp, &pages, &cache));
 }
 
 static void close_all(void)
@@ -150,7 +150,7 @@ static int call_memory(void)
 	struct gpunvme_dbuf buf;
 	struct gpunvme_mem *other;
 
-	IS_REFUSED(gpunvme_mem_alloc(gpu, 4096, NULL, &other));
+	IS_REFUSED(gpunvme_mem_alloc(gpu, NULL, 4096, NULL, &other));
 	IS_REFUSED(gpunvme_mem_map(mem, dev));
 	IS_REFUSED(gpunvme_mem_unmap(mem, dev));
 	IS_REFUSED(gpunvme_mem_dbuf(mem, dev, &buf));
@@ -200,7 +200,7 @@ static int call_lanes(void)
 	IS_REFUSED(gpunvme_run_copy(gpu, &dq, 1, &dbuf, &copy));
 	IS_REFUSED(gpunvme_workload_run(gpu, &dq, 1, &dbuf, &load));
 	IS_REFUSED(gpunvme_gpu_ordering_test(dev, gpu, NULL, &ordering));
-	IS_REFUSED(gpunvme_cache_create(dev, gpu, NULL, &more));
+	IS_REFUSED(gpunvme_cache_create(qp, NULL, &more));
 	IS_REFUSED(gpunvme_mem_register(gpu, bytes, 4096, &other));
 	IS_REFUSED(gpunvme_mem_import_dmabuf(gpu, 0, 0, 4096, &other));
 	IS_REFUSED(gpunvme_mem_cmb(gpu, dev, 4096, NULL, &other));

@@ -322,7 +322,7 @@ static void test_wild(void **state)
 	good(gpunvme_gpu_open("cpu", NULL, &gpu));
 	good(gpunvme_queue_create(dev, gpu, NULL, &qp));
 	for (unsigned i = 0; i < 2; i++) {
-		good(gpunvme_mem_alloc(gpu, BYTES, NULL, &mem[i]));
+		good(gpunvme_mem_alloc(gpu, NULL, BYTES, NULL, &mem[i]));
 		good(gpunvme_mem_map(mem[i], dev));
 		good(gpunvme_mem_dbuf(mem[i], dev, &dbuf[i]));
 	}

@@ -278,7 +278,7 @@ static void test_failure(void **state)
 
 	(void)state;
 	good(gpunvme_gpu_open("cpu", NULL, &gpu));
-	good(gpunvme_mem_alloc(gpu, 4096, NULL, &mem));
+	good(gpunvme_mem_alloc(gpu, NULL, 4096, NULL, &mem));
 	for (unsigned i = 0; i < 3; i++) {
 		good(open_file(dev));
 		good(gpunvme_mem_map(mem, dev));

@@ -62,7 +62,7 @@ static void open_stage(struct stage *s, const char *keys, uint32_t depth, uint32
 		assert_int_equal(gpunvme_queue_create(s->dev, s->gpu, &opts, &s->qp[i]), 0);
 		assert_int_equal(gpunvme_queue_view(s->qp[i], &view, &s->dq[i]), 0);
 	}
-	assert_int_equal(gpunvme_mem_alloc(s->gpu, 2ull * s->lanes * STRIPE * s->lba_size, NULL, &s->mem), 0);
+	assert_int_equal(gpunvme_mem_alloc(s->gpu, NULL, 2ull * s->lanes * STRIPE * s->lba_size, NULL, &s->mem), 0);
 	assert_int_equal(gpunvme_mem_map(s->mem, s->dev), 0);
 	assert_int_equal(gpunvme_mem_dbuf(s->mem, s->dev, &s->dbuf), 0);
 }

@@ -78,7 +78,7 @@ static void open_all(uint32_t depth)
 	gnv_soft_set_admin_fault(gnv_dev_soft(t.dev), &admin);
 	assert_int_equal(gpunvme_queue_create(t.dev, t.gpu, &opts, &t.qp), 0);
 	assert_int_equal(gpunvme_queue_view(t.qp, &view, &t.dq), 0);
-	assert_int_equal(gpunvme_mem_alloc(t.gpu, 2 * BLOCK, NULL, &t.mem), 0);
+	assert_int_equal(gpunvme_mem_alloc(t.gpu, NULL, 2 * BLOCK, NULL, &t.mem), 0);
 	assert_int_equal(gpunvme_mem_map(t.mem, t.dev), 0);
 	assert_int_equal(gpunvme_mem_dbuf(t.mem, t.dev, &t.dbuf), 0);
 }

@@ -168,7 +168,7 @@ static int open_all(struct opened *o)
 	ret = ret ? ret : gpunvme_gpu_open("cpu", NULL, &o->gpu);
 	ret = ret ? ret : gpunvme_queue_create(o->dev, o->gpu, NULL, &o->qp);
 	ret = ret ? ret : gpunvme_queue_view(o->qp, &view, &o->dq);
-	ret = ret ? ret : gpunvme_mem_alloc(o->gpu, 65536, NULL, &o->mem);
+	ret = ret ? ret : gpunvme_mem_alloc(o->gpu, NULL, 65536, NULL, &o->mem);
 	ret = ret ? ret : gpunvme_mem_map(o->mem, o->dev);
 	return ret ? ret : gpunvme_mem_dbuf(o->mem, o->dev, &o->dbuf);
 }

@@ -170,7 +170,7 @@ static void begin(struct rig *r, const char *uri)
 			l->bytes = aligned_alloc(4096, BYTES);
 			good(gpunvme_mem_register(r->gpu, l->bytes, BYTES, &l->mem));
 		} else {
-			good(gpunvme_mem_alloc(r->gpu, BYTES, &shared, &l->mem));
+			good(gpunvme_mem_alloc(r->gpu, NULL, BYTES, &shared, &l->mem));
 		}
 		good(gpunvme_mem_map(l->mem, r->dev));
 		good(gpunvme_mem_dbuf(l->mem, r->dev, &l->dbuf));

@@ -55,7 +55,7 @@ static void test_lanes_read(void **state)
 	(void)state;
 	good(gpunvme_queue_create(dev, gpu, NULL, &qp));
 	good(gpunvme_queue_view(qp, NULL, &dq));
-	good(gpunvme_mem_alloc(gpu, 65536, NULL, &mem));
+	good(gpunvme_mem_alloc(gpu, NULL, 65536, NULL, &mem));
 	good(gpunvme_mem_map(mem, dev));
 	good(gpunvme_mem_dbuf(mem, dev, &dbuf));
 	good(gpunvme_file_view(file, gpu, &view));
@@ -89,7 +89,7 @@ static void begin_stream(struct gpunvme_file *file)
 
 	good(gpunvme_queue_create(dev, gpu, NULL, &s.qp));
 	good(gpunvme_queue_view(s.qp, &writable, &s.dq));
-	good(gpunvme_mem_alloc(gpu, 65536, NULL, &s.mem));
+	good(gpunvme_mem_alloc(gpu, NULL, 65536, NULL, &s.mem));
 	good(gpunvme_mem_map(s.mem, dev));
 	good(gpunvme_mem_dbuf(s.mem, dev, &s.dbuf));
 	good(gpunvme_file_view(file, gpu, &s.view));
@@ -365,13 +365,16 @@ static void test_caches(void **state)
 	struct gpunvme_cache_opts opts = GPUNVME_CACHE_OPTS_INIT;
 	struct gpunvme_cache *cache = NULL;
 	struct gpunvme_file *file = live();
+	struct gpunvme_queue *queue;
 
 	(void)state;
+	good(gpunvme_queue_create(dev, gpu, NULL, &queue));
 	opts.flags = GPUNVME_CACHE_WRITE_BACK;
 	opts.file = file;
-	says(gpunvme_cache_create(dev, gpu, &opts, &cache), -EROFS, "gpunvme_file_lease() for a file of a mounted file system");
+	says(gpunvme_cache_create(queue, &opts, &cache), -EROFS, "gpunvme_file_lease() for a file of a mounted file system");
 	good(gpunvme_file_lease(file));
-	good(gpunvme_cache_create(dev, gpu, &opts, &cache));
+	good(gpunvme_cache_create(queue, &opts, &cache));
+	good(gpunvme_queue_destroy(queue)); /* it is not kept */
 	good(gpunvme_cache_flush(cache));
 	k.broken = true;
 	says(gpunvme_cache_flush(cache), -ESTALE, "opens it for writing");

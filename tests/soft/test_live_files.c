@@ -147,7 +147,7 @@ static void test_lanes_read(void **state)
 	(void)state;
 	good(gpunvme_queue_create(dev, gpu, NULL, &qp));
 	good(gpunvme_queue_view(qp, NULL, &dq));
-	good(gpunvme_mem_alloc(gpu, 65536, NULL, &mem));
+	good(gpunvme_mem_alloc(gpu, NULL, 65536, NULL, &mem));
 	good(gpunvme_mem_map(mem, dev));
 	good(gpunvme_mem_dbuf(mem, dev, &dbuf));
 	good(gpunvme_file_view(files, gpu, &view));

@@ -707,7 +707,7 @@ static void one_or_many(void **state)
 	set = open_all(&r, all);
 	says(gpunvme_file_view(set, r.gpu, &same), -EINVAL, "use a struct gpunvme_dfiles");
 	of.file = set;
-	says(gpunvme_cache_create(r.dev, r.gpu, &of, &cache), -EINVAL, "a cache is over one file");
+	says(gpunvme_cache_create(r.qp, &of, &cache), -EINVAL, "a cache is over one file");
 	assert_int_equal(gpunvme_file_find(set, one, &number), 0);
 	assert_int_equal(gpunvme_file_get_extents(alone, 0, a, &n), 0);
 	assert_int_equal(gpunvme_file_get_extents(set, number, b, &m), 0);

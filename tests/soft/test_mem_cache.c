@@ -396,7 +396,7 @@ static void test_refused(void **state)
 	assert_int_equal(gpunvme_mem_cache_get_info(NULL, &small), -EINVAL);
 	assert_int_equal(gpunvme_mem_cache_get_info(dev, NULL), -EINVAL);
 	assert_int_equal(gpunvme_mem_cache_get_info(dev, &small), -EINVAL);
-	assert_int_equal(gpunvme_mem_alloc(gpu, PAGE, NULL, &use.mem), 0);
+	assert_int_equal(gpunvme_mem_alloc(gpu, NULL, PAGE, NULL, &use.mem), 0);
 	assert_int_equal(gpunvme_mem_put(&use), -EINVAL);
 	gpunvme_mem_free(use.mem);
 }

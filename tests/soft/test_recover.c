@@ -124,7 +124,7 @@ static void open_all(uint32_t width, uint32_t queues, uint32_t timeout_ms, uint3
 		assert_int_equal(gpunvme_queue_create(t.dev, t.gpu, &opts, &t.qp[q]), 0);
 		look(q);
 	}
-	assert_int_equal(gpunvme_mem_alloc(t.gpu, 2 * LANES * BLOCK, NULL, &t.mem), 0);
+	assert_int_equal(gpunvme_mem_alloc(t.gpu, NULL, 2 * LANES * BLOCK, NULL, &t.mem), 0);
 	assert_int_equal(gpunvme_mem_map(t.mem, t.dev), 0);
 	assert_int_equal(gpunvme_mem_dbuf(t.mem, t.dev, &t.dbuf), 0);
 }

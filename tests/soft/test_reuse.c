@@ -73,7 +73,7 @@ static struct gpunvme_mem *map(struct gpunvme_dbuf *dbuf)
 {
 	struct gpunvme_mem *mem;
 
-	assert_int_equal(gpunvme_mem_alloc(t.gpu, BYTES, NULL, &mem), 0);
+	assert_int_equal(gpunvme_mem_alloc(t.gpu, NULL, BYTES, NULL, &mem), 0);
 	assert_int_equal(gpunvme_mem_map(mem, t.dev), 0);
 	assert_int_equal(gpunvme_mem_dbuf(mem, t.dev, dbuf), 0);
 	return mem;

@@ -253,7 +253,7 @@ static void use(struct gpunvme_queue *qp)
 	struct gpunvme_mem *mem;
 	struct gpunvme_dq dq;
 
-	assert_int_equal(gpunvme_mem_alloc(gpu, 4096, NULL, &mem), 0);
+	assert_int_equal(gpunvme_mem_alloc(gpu, NULL, 4096, NULL, &mem), 0);
 	assert_int_equal(gpunvme_mem_map(mem, dev), 0);
 	assert_int_equal(gpunvme_mem_dbuf(mem, dev, &dbuf), 0);
 	assert_int_equal(gpunvme_queue_view(qp, &view, &dq), 0);

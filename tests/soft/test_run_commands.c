@@ -64,7 +64,7 @@ static void begin(const char *lanes, const char *keys, uint32_t timeout_ms, uint
 		assert_int_equal(gpunvme_queue_create(t.dev, t.gpu, &opts, &t.qp[i]), 0);
 		assert_int_equal(gpunvme_queue_view(t.qp[i], &view, &t.dq[i]), 0);
 	}
-	assert_int_equal(gpunvme_mem_alloc(t.gpu, BUFFER, NULL, &t.mem), 0);
+	assert_int_equal(gpunvme_mem_alloc(t.gpu, NULL, BUFFER, NULL, &t.mem), 0);
 	assert_int_equal(gpunvme_mem_map(t.mem, t.dev), 0);
 	assert_int_equal(gpunvme_mem_dbuf(t.mem, t.dev, &t.dbuf), 0);
 	t.data = gpunvme_mem_ptr(t.mem);

@@ -89,7 +89,7 @@ static int live(const char *uri, struct life *l)
 	*l = (struct life){ .ret = 0 };
 	shared.flags = GPUNVME_MEM_SHARED;
 	if (step(l, gpunvme_gpu_open("cpu", NULL, &l->gpu)) && step(l, gpunvme_dev_open(uri, NULL, &l->dev)) &&
-	    step(l, gpunvme_queue_create(l->dev, l->gpu, NULL, &l->qp)) && step(l, gpunvme_mem_alloc(l->gpu, BYTES, &shared, &l->mem)) &&
+	    step(l, gpunvme_queue_create(l->dev, l->gpu, NULL, &l->qp)) && step(l, gpunvme_mem_alloc(l->gpu, NULL, BYTES, &shared, &l->mem)) &&
 	    step(l, gpunvme_mem_map(l->mem, l->dev)))
 		use(l);
 	good(gpunvme_queue_destroy(l->qp));

@@ -107,7 +107,7 @@ static void make(struct gpunvme_mem **mem)
 	struct gpunvme_mem_opts opts = GPUNVME_MEM_OPTS_INIT;
 
 	opts.flags = getenv("GPUNVME_TEST_HUGE") ? GPUNVME_MEM_HUGE : 0;
-	good(gpunvme_mem_alloc(gpu, BYTES, &opts, mem));
+	good(gpunvme_mem_alloc(gpu, NULL, BYTES, &opts, mem));
 	if (opts.flags)
 		assert_int_equal((*mem)->page, 2 << 20);
 }

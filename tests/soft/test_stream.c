@@ -131,10 +131,10 @@ static void begin(const char *cpu, const char *keys, uint32_t timeout_ms)
 	good(gpunvme_gpu_open(lanes_of(cpu), NULL, &t.gpu));
 	good(gpunvme_queue_create(t.dev, t.gpu, &opts, &t.qp));
 	good(gpunvme_queue_view(t.qp, &view, &t.dq));
-	good(gpunvme_mem_alloc(t.gpu, BUFFER, NULL, &t.mem));
+	good(gpunvme_mem_alloc(t.gpu, t.qp, BUFFER, NULL, &t.mem));
 	good(gpunvme_mem_map(t.mem, t.dev));
 	good(gpunvme_mem_dbuf(t.mem, t.dev, &t.dbuf));
-	good(gpunvme_mem_alloc(t.gpu, sizeof(struct aux), NULL, &t.aux_mem));
+	good(gpunvme_mem_alloc(t.gpu, t.qp, sizeof(struct aux), NULL, &t.aux_mem));
 	good(gpunvme_mem_map(t.aux_mem, t.dev));
 	good(gpunvme_mem_dbuf(t.aux_mem, t.dev, &t.aux_dbuf));
 	t.data = gpunvme_mem_ptr(t.mem);
@@ -529,7 +529,7 @@ static void begin_landing(uint32_t slots)
 {
 	const struct gpunvme_landing_opts opts = { sizeof(opts), GPUNVME_LANDING_ALWAYS, slots };
 
-	good(gpunvme_landing_create(t.gpu, t.dev, &opts, &landing));
+	good(gpunvme_landing_create(t.qp, &opts, &landing));
 	good(gpunvme_landing_get(landing, t.data + 1, BUFFER - 1, 0, &target));
 	assert_int_equal(target.way, GPUNVME_TARGET_LANDING);
 	t.run.dbuf = NULL;
@@ -700,7 +700,7 @@ static void files_land_in_any_target(void **state)
 
 	(void)state;
 	begin("cpu:4", "", 0);
-	good(gpunvme_landing_create(t.gpu, t.dev, NULL, &landing));
+	good(gpunvme_landing_create(t.qp, NULL, &landing));
 	good(gpunvme_landing_get(landing, t.data, BUFFER, 0, &target));
 	assert_int_equal(target.way, GPUNVME_TARGET_DIRECT);
 	t.run.dbuf = NULL;
@@ -797,7 +797,7 @@ static void targets_say_their_way(void **state)
 
 	(void)state;
 	begin("cpu", "", 0);
-	good(gpunvme_landing_create(t.gpu, t.dev, NULL, &landing));
+	good(gpunvme_landing_create(t.qp, NULL, &landing));
 	good(gpunvme_landing_get(landing, own + 512, 8192, 0, &direct));
 	good(gpunvme_landing_get(landing, t.data + 3, 8192, 0, &odd));
 	assert_int_equal(direct.way, GPUNVME_TARGET_DIRECT);
@@ -898,7 +898,7 @@ static void begin_volume(const char *cpu, const char *keys, uint32_t timeout_ms,
 	view.flags = GPUNVME_VIEW_WRITE;
 	good(gpunvme_queue_create_striped(devs, count, t.gpu, &opts, vol));
 	good(gpunvme_queue_view(*vol, &view, dvol));
-	good(gpunvme_landing_create_striped(t.gpu, devs, count, &few, &landing));
+	good(gpunvme_landing_create(*vol, &few, &landing));
 	good(gpunvme_landing_get(landing, t.data + 1, BUFFER - 1, 0, &target));
 	t.run.dq = NULL;
 	t.run.dbuf = NULL;
@@ -1345,7 +1345,7 @@ static void memory_that_is_freed_meanwhile(void **state)
 		skip(); /* freeing waits for the stream there, or is refused: cuda.test_streams */
 	begin("cpu", "", 0);
 	gnv_soft_set_fault(gnv_dev_soft(t.dev), &fault);
-	good(gpunvme_mem_alloc(t.gpu, HALF, NULL, &late));
+	good(gpunvme_mem_alloc(t.gpu, t.qp, HALF, NULL, &late));
 	good(gpunvme_mem_map(late, t.dev));
 	good(gpunvme_mem_dbuf(late, t.dev, &dbuf));
 	for (i = 0; i < 9; i++)
@@ -1502,10 +1502,13 @@ static void refuse_target_of(struct gpunvme_gpu *gpu, struct gpunvme_dev *dev, c
 	struct gpunvme_landing *other;
 	struct gpunvme_target foreign;
 	struct gpunvme_run bad = t.run;
+	struct gpunvme_queue *queue;
 	uint32_t odd;
 
 	bad.target = &foreign;
-	good(gpunvme_landing_create(gpu, dev, NULL, &other));
+	good(gpunvme_queue_create(dev, gpu, NULL, &queue));
+	good(gpunvme_landing_create(queue, NULL, &other));
+	good(gpunvme_queue_destroy(queue));
 	for (odd = 0; odd < 2; odd++) {
 		good(gpunvme_landing_get(other, t.data + odd, BLOCK, 0, &foreign));
 		refused(bad, -EXDEV, text);
@@ -1553,7 +1556,7 @@ static void volumes_of_others_are_refused(void **state)
 	struct gpunvme_dev *devs[2], *turned[2];
 	struct gpunvme_landing *other;
 	struct gpunvme_target foreign;
-	struct gpunvme_queue *vol;
+	struct gpunvme_queue *vol, *other_vol;
 	struct gpunvme_dvol dvol;
 	struct gpunvme_run bad;
 
@@ -1564,18 +1567,15 @@ static void volumes_of_others_are_refused(void **state)
 	t.run.count = 1;
 	bad = t.run;
 	bad.target = &foreign;
-	good(gpunvme_landing_create_striped(t.gpu, turned, 2, NULL, &other));
+	good(gpunvme_queue_create_striped(turned, 2, t.gpu, NULL, &other_vol));
+	good(gpunvme_landing_create(other_vol, NULL, &other));
+	good(gpunvme_queue_destroy(other_vol));
 	good(gpunvme_landing_get(other, t.data, BLOCK, 0, &foreign));
 	assert_int_equal(foreign.way, GPUNVME_TARGET_LANDING); /* no pointer is the memory of several drives */
 	refused(bad, -EXDEV, "another drive");
 	good(gpunvme_landing_put(&foreign));
 	good(gpunvme_landing_destroy(other));
 	refuse_target_of(t.gpu, t.dev, "another drive");
-	assert_int_equal(gpunvme_landing_create_striped(t.gpu, devs, 0, NULL, &other), -EINVAL);
-	assert_int_equal(gpunvme_landing_create_striped(t.gpu, devs, GPUNVME_QUEUE_DEVICES + 1, NULL, &other), -EINVAL);
-	turned[1] = NULL;
-	assert_int_equal(gpunvme_landing_create_striped(t.gpu, turned, 2, NULL, &other), -EINVAL);
-	assert_int_equal(gpunvme_landing_create_striped(t.gpu, NULL, 1, NULL, &other), -EINVAL);
 	end_volume(devs, 2, vol);
 }
 
@@ -1586,10 +1586,10 @@ static void bad_landing_options_are_refused(void **state)
 
 	(void)state;
 	begin("cpu", "", 0);
-	assert_int_equal(gpunvme_landing_create(t.gpu, t.dev, &flags, &landing), -EINVAL);
-	assert_int_equal(gpunvme_landing_create(t.gpu, t.dev, &slots, &landing), -EINVAL);
-	assert_int_equal(gpunvme_landing_create(t.gpu, NULL, NULL, &landing), -EINVAL);
-	good(gpunvme_landing_create(t.gpu, t.dev, NULL, &landing));
+	assert_int_equal(gpunvme_landing_create(t.qp, &flags, &landing), -EINVAL);
+	assert_int_equal(gpunvme_landing_create(t.qp, &slots, &landing), -EINVAL);
+	assert_int_equal(gpunvme_landing_create(NULL, NULL, &landing), -EINVAL);
+	good(gpunvme_landing_create(t.qp, NULL, &landing));
 	assert_int_equal(gpunvme_landing_get_info(landing, &info), -EINVAL);
 	assert_int_equal(gpunvme_landing_get_info(landing, NULL), -EINVAL);
 	good(gpunvme_landing_destroy(landing));
@@ -1701,7 +1701,7 @@ static void what_hip_caches_lands(void **state)
 	streams_symbol(t.streams.driver, "hipFree", &give_back);
 	streams_symbol(t.streams.driver, "hipMemcpy", &copy);
 	assert_int_equal(alloc(&cached, bytes), 0);
-	good(gpunvme_landing_create(t.gpu, t.dev, NULL, &landing));
+	good(gpunvme_landing_create(t.qp, NULL, &landing));
 	good(gpunvme_landing_get(landing, cached, bytes, 0, &target));
 	assert_int_equal(target.way, GPUNVME_TARGET_LANDING);
 	t.run.dbuf = NULL;
@@ -1742,7 +1742,7 @@ static void land_with_rings_in_vram(const char *gfx, const char *minor, bool cac
 	begin("cpu", "", 0);
 	good(gpunvme_queue_create(t.dev, t.gpu, &vram, &queue));
 	good(gpunvme_queue_view(queue, NULL, &dq));
-	good(gpunvme_mem_alloc(t.gpu, 4096, NULL, &buffer));
+	good(gpunvme_mem_alloc(t.gpu, queue, 4096, NULL, &buffer));
 	good(gpunvme_mem_map(buffer, t.dev));
 	good(gpunvme_mem_dbuf(buffer, t.dev, &dbuf));
 	t.run.dq = &dq;
@@ -1753,7 +1753,7 @@ static void land_with_rings_in_vram(const char *gfx, const char *minor, bool cac
 		refused(t.run, -EOPNOTSUPP, "caches");
 	else
 		run(1, 0);
-	good(gpunvme_landing_create(t.gpu, t.dev, NULL, &landing));
+	good(gpunvme_landing_create(queue, NULL, &landing));
 	good(gpunvme_landing_get(landing, t.data + 1, HALF, 0, &target));
 	t.run.dbuf = NULL;
 	t.run.target = &target;
@@ -1818,8 +1818,7 @@ static bool landing_is_refused(void)
 	struct gpunvme_landing *new;
 	struct gpunvme_target more;
 
-	return gpunvme_landing_create(t.gpu, t.dev, NULL, &new) == -ECHILD && gpunvme_landing_get_info(landing, &info) == -ECHILD &&
-	       gpunvme_landing_create_striped(t.gpu, &t.dev, 1, NULL, &new) == -ECHILD &&
+	return gpunvme_landing_create(t.qp, NULL, &new) == -ECHILD && gpunvme_landing_get_info(landing, &info) == -ECHILD &&
 	       gpunvme_landing_get(landing, t.data, BLOCK, 0, &more) == -ECHILD && gpunvme_landing_put(&target) == -ECHILD &&
 	       gpunvme_landing_destroy(landing) == -ECHILD;
 }

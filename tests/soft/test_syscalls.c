@@ -199,7 +199,7 @@ static void test_no_calls(void **state)
 	good(gpunvme_gpu_open("cpu", NULL, &gpu));
 	good(gpunvme_dev_open(given ? given : uri, NULL, &dev));
 	good(gpunvme_queue_create(dev, gpu, NULL, &qp));
-	good(gpunvme_mem_alloc(gpu, 64 << 10, NULL, &mem));
+	good(gpunvme_mem_alloc(gpu, NULL, 64 << 10, NULL, &mem));
 	good(gpunvme_mem_map(mem, dev));
 	good(gpunvme_mem_dbuf(mem, dev, &dbuf));
 	good(gpunvme_queue_view(qp, &view, &dq));

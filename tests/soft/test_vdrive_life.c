@@ -194,7 +194,7 @@ static void refused_memory_stays(bool reached)
 	assert_int_equal(gpunvme_gpu_open("cpu", NULL, &gpu), 0);
 	assert_int_equal(gpunvme_dev_open("soft:" RAWHOST_VRAM, NULL, &dev), 0);
 	assert_int_equal(gpunvme_mem_register(gpu, bytes[reached], sizeof(bytes[0]), &callers[reached]), 0);
-	assert_int_equal(gpunvme_mem_alloc(gpu, sizeof(bytes[0]), NULL, &own[reached]), 0);
+	assert_int_equal(gpunvme_mem_alloc(gpu, NULL, sizeof(bytes[0]), NULL, &own[reached]), 0);
 	set(&clings, reached);
 	set(&keeps, !reached);
 	set(&refuses, true);

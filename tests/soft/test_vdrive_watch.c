@@ -175,7 +175,7 @@ static void commands_of_a_starved_drive_end(void **state)
 	assert_int_equal(gpunvme_gpu_open("cpu", NULL, &gpu), 0);
 	assert_int_equal(gpunvme_queue_create(dev, gpu, NULL, &qp), 0);
 	assert_int_equal(gpunvme_queue_view(qp, &view, &dq), 0);
-	assert_int_equal(gpunvme_mem_alloc(gpu, 4096, NULL, &mem), 0);
+	assert_int_equal(gpunvme_mem_alloc(gpu, NULL, 4096, NULL, &mem), 0);
 	assert_int_equal(gpunvme_mem_map(mem, dev), 0);
 	assert_int_equal(gpunvme_mem_dbuf(mem, dev, &dbuf), 0);
 	stand();

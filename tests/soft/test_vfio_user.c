@@ -294,7 +294,7 @@ static void lose_under_load(int sig)
 	while (!is_removed(&r))
 		usleep(1000);
 	assert_int_equal(gpunvme_dev_reset(r.pair.dev), -ENODEV);
-	good(gpunvme_mem_alloc(r.pair.gpu, BYTES, NULL, &late));
+	good(gpunvme_mem_alloc(r.pair.gpu, r.pair.qp, BYTES, NULL, &late));
 	assert_int_equal(gpunvme_mem_map(late, r.pair.dev), -ENODEV);
 	good(gpunvme_mem_free(late));
 	gpunvme_queue_destroy(r.pair.qp);
@@ -334,14 +334,14 @@ static void test_stopped_server(void **state)
 	opts.cmd_timeout_ms = 500;
 	good(gpunvme_queue_create(r.pair.dev, r.pair.gpu, &opts, &r.pair.qp));
 	good(gpunvme_queue_view(r.pair.qp, &view, &r.pair.dq));
-	good(gpunvme_mem_alloc(r.pair.gpu, BYTES, NULL, &r.pair.mem));
+	good(gpunvme_mem_alloc(r.pair.gpu, r.pair.qp, BYTES, NULL, &r.pair.mem));
 	good(gpunvme_mem_map(r.pair.mem, r.pair.dev));
 	good(gpunvme_mem_dbuf(r.pair.mem, r.pair.dev, &r.pair.dbuf));
 	end_server(SIGSTOP);
 	alarm(PATIENCE_S);
 	assert_int_equal(gpunvme_read(&r.pair.dq, &r.pair.dbuf, 0, 0, 8ull << r.pair.dq.lba_shift), -GPUNVME_ETIMEDOUT);
 	assert_int_equal(gpunvme_mem_unmap(r.pair.mem, r.pair.dev), -EBUSY);
-	good(gpunvme_mem_alloc(r.pair.gpu, BYTES, NULL, &late));
+	good(gpunvme_mem_alloc(r.pair.gpu, r.pair.qp, BYTES, NULL, &late));
 	assert_int_equal(gpunvme_mem_map(late, r.pair.dev), -ENODEV); /* and from now on it is asked nothing */
 	assert_non_null(strstr(gpunvme_errmsg(), "does not reply within 1000 ms: check whether it hangs"));
 	good(gpunvme_mem_free(late));
@@ -365,7 +365,7 @@ static void test_unmap_under_load(void **state)
 	open_rig(&r);
 	start_load(&r);
 	for (i = 0; i < 20; i++) {
-		good(gpunvme_mem_alloc(r.pair.gpu, BYTES, NULL, &other));
+		good(gpunvme_mem_alloc(r.pair.gpu, r.pair.qp, BYTES, NULL, &other));
 		good(gpunvme_mem_map(other, r.pair.dev));
 		good(gpunvme_mem_unmap(other, r.pair.dev));
 		good(gpunvme_mem_free(other));
@@ -395,18 +395,18 @@ static void test_memory(void **state)
 	start_server("");
 	good(gpunvme_dev_open(uri, NULL, &r.pair.dev));
 	good(gpunvme_gpu_open("cpu", NULL, &r.pair.gpu));
-	good(gpunvme_mem_alloc(r.pair.gpu, BYTES, NULL, &mem)); /* before the first queue there */
+	good(gpunvme_mem_alloc(r.pair.gpu, NULL, BYTES, NULL, &mem)); /* no queue says where it is for */
 	assert_int_equal(gpunvme_mem_map(mem, r.pair.dev), -EOPNOTSUPP);
 	assert_non_null(strstr(gpunvme_errmsg(), "no descriptor"));
-	assert_non_null(strstr(gpunvme_errmsg(), ". Allocate it by gpunvme_mem_alloc() with GPUNVME_MEM_SHARED"));
+	assert_non_null(strstr(gpunvme_errmsg(), ". Allocate it by gpunvme_mem_alloc() with a queue of that controller"));
 	good(gpunvme_mem_free(mem));
 	opts.flags = GPUNVME_MEM_SHARED;
-	good(gpunvme_mem_alloc(r.pair.gpu, 12345, &opts, &mem));
+	good(gpunvme_mem_alloc(r.pair.gpu, NULL, 12345, &opts, &mem));
 	good(gpunvme_mem_map(mem, r.pair.dev));
 	good(gpunvme_mem_unmap(mem, r.pair.dev));
 	good(gpunvme_mem_free(mem));
 	opts.flags |= GPUNVME_MEM_HUGE;
-	assert_int_equal(gpunvme_mem_alloc(r.pair.gpu, BYTES, &opts, &mem), -EINVAL);
+	assert_int_equal(gpunvme_mem_alloc(r.pair.gpu, NULL, BYTES, &opts, &mem), -EINVAL);
 	assert_int_equal(posix_memalign(&own, 65536, BYTES), 0);
 	good(gpunvme_mem_register(r.pair.gpu, own, BYTES, &mem));
 	assert_int_equal(gpunvme_mem_map(mem, r.pair.dev), -EOPNOTSUPP);
@@ -438,7 +438,7 @@ static void test_many_memories(void **state)
 	good(gpunvme_dev_open(uri, NULL, &r.pair.dev));
 	good(gpunvme_gpu_open("cpu", NULL, &r.pair.gpu));
 	do
-		good(gpunvme_mem_alloc(r.pair.gpu, 4096, &opts, &mem[n]));
+		good(gpunvme_mem_alloc(r.pair.gpu, NULL, 4096, &opts, &mem[n]));
 	while (!gpunvme_mem_map(mem[n], r.pair.dev) && n++ < MOST);
 	assert_true(n > MOST / 2 && n < MOST); /* the library has some of its own */
 	assert_non_null(strstr(gpunvme_errmsg(), "(its limit is 1024), map fewer and larger ones"));

@@ -641,7 +641,7 @@ static void test_memory_that_is_kept(void **state)
 	good(gpunvme_dev_open(uri, NULL, &dev));
 	good(gpunvme_gpu_open("cpu", NULL, &gpu));
 	opts.flags = GPUNVME_MEM_SHARED;
-	good(gpunvme_mem_alloc(gpu, 65536, &opts, &mem));
+	good(gpunvme_mem_alloc(gpu, NULL, 65536, &opts, &mem));
 	good(gpunvme_mem_map(mem, dev));
 	tell(&(struct lie){ GNV_WIRE_DMA_UNMAP, .way = REFUSED, .value = EBUSY });
 	assert_int_equal(gpunvme_mem_unmap(mem, dev), -EBUSY);
@@ -669,7 +669,7 @@ static void use_it(void)
 	good(gpunvme_queue_create(dev, gpu, NULL, &qp));
 	good(gpunvme_dev_reset(dev));
 	good(gpunvme_queue_view(qp, &view, &dq));
-	good(gpunvme_mem_alloc(gpu, 65536, NULL, &mem));
+	good(gpunvme_mem_alloc(gpu, qp, 65536, NULL, &mem));
 	good(gpunvme_mem_map(mem, dev));
 	good(gpunvme_mem_dbuf(mem, dev, &dbuf));
 	p = gpunvme_mem_ptr(mem);

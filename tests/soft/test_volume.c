@@ -322,7 +322,7 @@ static void freed_memory_leaves_no_tables(void **state)
 	ops.local_free = count_free;
 	s.gpu->ops = &ops;
 	for (i = 0; i < 200; i++) {
-		assert_int_equal(gpunvme_mem_alloc(s.gpu, 4096u << i % 3, NULL, &mem), 0);
+		assert_int_equal(gpunvme_mem_alloc(s.gpu, NULL, 4096u << i % 3, NULL, &mem), 0);
 		assert_int_equal(gpunvme_mem_map_queue(mem, s.vol, &buf), 0);
 		assert_int_equal(gpunvme_mem_free(mem), 0);
 		assert_true(ranges <= 20);
@@ -443,12 +443,11 @@ static void change_the_end(struct stage *s, const char *last_image, uint64_t byt
 	assert_int_equal(gpunvme_queue_get_info(s->vol, &info), 0);
 	view.flags = GPUNVME_VIEW_WRITE;
 	assert_int_equal(gpunvme_queue_view(s->vol, &view, &l.v), 0);
-	opts.volume = s->vol;
 	opts.flags = GPUNVME_CACHE_WRITE_BACK;
 	opts.page_size = 512;
 	opts.frames = 4;
 	opts.lba = info.nblocks - 1;
-	assert_int_equal(gpunvme_cache_create(NULL, s->gpu, &opts, &cache), 0);
+	assert_int_equal(gpunvme_cache_create(s->vol, &opts, &cache), 0);
 	assert_int_equal(gpunvme_cache_view(cache, &l.pages), 0);
 	assert_int_equal(gpunvme_cpu_launch(1, 1, put_last_word, &l), 0);
 	assert_int_equal(l.put, 0);
@@ -558,7 +557,7 @@ static void read_by_each(struct stage *s, struct gpunvme_queue *queue, const str
 	uint64_t counted = 0;
 	uint32_t i;
 
-	assert_int_equal(gpunvme_mem_alloc(s->gpu, BUFFER, NULL, &s->mem), 0);
+	assert_int_equal(gpunvme_mem_alloc(s->gpu, NULL, BUFFER, NULL, &s->mem), 0);
 	assert_int_equal(gpunvme_mem_map(s->mem, s->dev[0]), 0);
 	assert_int_equal(gpunvme_mem_dbuf(s->mem, s->dev[0], &dbuf), 0);
 	for (i = 0; i < 3; i++)
@@ -714,7 +713,7 @@ static void volumes_recover(void **state)
 	opts.stripe = 8;
 	view.flags = GPUNVME_VIEW_WRITE;
 	assert_int_equal(gpunvme_queue_create_striped(s.dev, s.members, s.gpu, &opts, &s.vol), 0);
-	assert_int_equal(gpunvme_mem_alloc(s.gpu, BUFFER, NULL, &s.mem), 0);
+	assert_int_equal(gpunvme_mem_alloc(s.gpu, NULL, BUFFER, NULL, &s.mem), 0);
 	assert_int_equal(gpunvme_mem_map_queue(s.mem, s.vol, &s.buf), 0);
 	gnv_soft_set_fault(gnv_dev_soft(s.dev[1]), &fault);
 	assert_int_equal(gpunvme_queue_recover(s.vol), 0); /* none has ended, and none begins anew */
@@ -951,12 +950,11 @@ static void open_cache(struct paged *p, uint32_t flags, uint32_t page, uint32_t 
 	struct gpunvme_cache_opts opts = GPUNVME_CACHE_OPTS_INIT;
 	uint8_t *want;
 
-	opts.flags = GPUNVME_CACHE_STATS | flags;
+	opts.flags = GPUNVME_CACHE_STATS | GPUNVME_CACHE_VOLUME | flags;
 	opts.page_size = page;
 	opts.frames = frames;
 	opts.lba = lba;
-	opts.volume = p->s.vol;
-	assert_int_equal(gpunvme_cache_create(NULL, p->s.gpu, &opts, &p->cache), 0);
+	assert_int_equal(gpunvme_cache_create(p->s.vol, &opts, &p->cache), 0);
 	assert_int_equal(gpunvme_cache_view(p->cache, &p->pages), 0);
 	p->words = p->pages.lba_count * BLOCK / 8;
 	p->page_words = page / 8;
@@ -1217,9 +1215,8 @@ static void failed_caches_leave_nothing(void **state)
 	gnv_soft_set_fault(gnv_dev_soft(s.dev[0]), &fault);
 	assert_int_equal(gpunvme_read(&s.v, &s.buf, 0, 0, BLOCK), -GPUNVME_ETIMEDOUT);
 	gnv_soft_set_fault(gnv_dev_soft(s.dev[0]), NULL);
-	opts.volume = s.vol;
 	gnv_ctrl_kill(&s.dev[1]->nvme.ctrl, -ENODEV, "it was unplugged");
-	assert_int_equal(gpunvme_cache_create(NULL, s.gpu, &opts, &cache), -ENODEV);
+	assert_int_equal(gpunvme_cache_create(s.vol, &opts, &cache), -ENODEV);
 	assert_non_null(strstr(gpunvme_errmsg(), "the controller is gone"));
 	assert_null(cache);
 	gnv_ctrl_revive(&s.dev[1]->nvme.ctrl);
@@ -1329,16 +1326,13 @@ static void bad_caches_are_refused(void **state)
 
 	(void)state;
 	open_stage(&s, "?lba=512", 1, 8);
-	assert_int_equal(gpunvme_cache_create(NULL, s.gpu, &opts, &cache), -EINVAL);
-	opts.volume = s.vol;
-	assert_int_equal(gpunvme_cache_create(s.dev[0], s.gpu, &opts, &cache), -EINVAL);
-	assert_non_null(strstr(gpunvme_errmsg(), "leave dev NULL"));
+	assert_int_equal(gpunvme_cache_create(NULL, &opts, &cache), -EINVAL);
 	opts.nsid = 1;
-	assert_int_equal(gpunvme_cache_create(NULL, s.gpu, &opts, &cache), -EINVAL);
+	assert_int_equal(gpunvme_cache_create(s.vol, &opts, &cache), -EINVAL);
 	assert_non_null(strstr(gpunvme_errmsg(), "names no namespace"));
 	opts.nsid = 0;
 	opts.lba = 4000;
-	assert_int_equal(gpunvme_cache_create(NULL, s.gpu, &opts, &cache), -ERANGE);
+	assert_int_equal(gpunvme_cache_create(s.vol, &opts, &cache), -ERANGE);
 	assert_non_null(strstr(gpunvme_errmsg(), "not within the volume of 4000 blocks"));
 	assert_null(cache);
 	close_stage(&s);

@@ -78,7 +78,7 @@ static void waves_are_larger_than_rings(void **state)
 	view.flags = GPUNVME_VIEW_WRITE;
 	assert_int_equal(gpunvme_queue_create_striped(s.dev, s.members, s.gpu, &opts, &s.vol), 0);
 	assert_int_equal(gpunvme_queue_view(s.vol, &view, &s.v), 0);
-	assert_int_equal(gpunvme_mem_alloc(s.gpu, BUFFER, NULL, &s.mem), 0);
+	assert_int_equal(gpunvme_mem_alloc(s.gpu, NULL, BUFFER, NULL, &s.mem), 0);
 	assert_int_equal(gpunvme_mem_map_queue(s.mem, s.vol, &s.buf), 0);
 	assert_int_equal(gpunvme_cpu_launch(LANES, LANES, wave_kernel, &s), 0);
 	for (i = 0; i < LANES; i++)

@@ -111,7 +111,7 @@ static void begin(struct life *l, const char *uri)
 	step(gpunvme_gpu_open("cpu", NULL, &l->gpu));
 	step(gpunvme_dev_open(uri, &opts, &l->dev));
 	step_of_lanes(gpunvme_queue_create(l->dev, l->gpu, NULL, &l->qp));
-	step(gpunvme_mem_alloc(l->gpu, BYTES, &shared, &l->mem));
+	step(gpunvme_mem_alloc(l->gpu, NULL, BYTES, &shared, &l->mem));
 	step(gpunvme_mem_map(l->mem, l->dev));
 	step(gpunvme_mem_dbuf(l->mem, l->dev, &l->dbuf));
 	see(l);

@@ -120,7 +120,7 @@ static void maps_are_read(void **state)
 	assert_int_equal(gpunvme_gpu_open("cpu", NULL, &gpu), 0);
 	assert_int_equal(gpunvme_queue_create(dev, gpu, NULL, &qp), 0);
 	assert_int_equal(gpunvme_queue_view(qp, NULL, &j.dq), 0);
-	assert_int_equal(gpunvme_mem_alloc(gpu, 16384, NULL, &mem), 0);
+	assert_int_equal(gpunvme_mem_alloc(gpu, NULL, 16384, NULL, &mem), 0);
 	assert_int_equal(gpunvme_mem_map(mem, dev), 0);
 	assert_int_equal(gpunvme_mem_dbuf(mem, dev, &j.dbuf), 0);
 	assert_int_equal(gpunvme_file_view(file, gpu, &j.file), 0);

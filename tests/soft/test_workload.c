@@ -51,7 +51,7 @@ static void begin(const char *lanes)
 		assert_int_equal(gpunvme_queue_create(t.dev, t.gpu, &opts, &t.qp[i]), 0);
 		assert_int_equal(gpunvme_queue_view(t.qp[i], &view, &t.dq[i]), 0);
 	}
-	assert_int_equal(gpunvme_mem_alloc(t.gpu, 16384, NULL, &t.mem), 0);
+	assert_int_equal(gpunvme_mem_alloc(t.gpu, NULL, 16384, NULL, &t.mem), 0);
 	assert_int_equal(gpunvme_mem_map(t.mem, t.dev), 0);
 	assert_int_equal(gpunvme_mem_dbuf(t.mem, t.dev, &t.dbuf), 0);
 }

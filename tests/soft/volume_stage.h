@@ -85,7 +85,7 @@ static inline void open_stage(struct stage *s, const char *keys, uint32_t queues
 	view.flags = GPUNVME_VIEW_WRITE;
 	assert_int_equal(gpunvme_queue_create_striped(s->dev, s->members, s->gpu, &opts, &s->vol), 0);
 	assert_int_equal(gpunvme_queue_view(s->vol, &view, &s->v), 0);
-	assert_int_equal(gpunvme_mem_alloc(s->gpu, BUFFER, NULL, &s->mem), 0);
+	assert_int_equal(gpunvme_mem_alloc(s->gpu, NULL, BUFFER, NULL, &s->mem), 0);
 	assert_int_equal(gpunvme_mem_map_queue(s->mem, s->vol, &s->buf), 0);
 }
 

@@ -116,7 +116,7 @@ static void test_holds(void **state)
 			assert_non_null(strstr(gpunvme_errmsg(), "takes no data"));
 		}
 		if (!(cases[i].holds & GPUNVME_CMB_LISTS)) {
-			assert_int_equal(gpunvme_mem_alloc(gpu, 65536, &listed, &mem), 0);
+			assert_int_equal(gpunvme_mem_alloc(gpu, NULL, 65536, &listed, &mem), 0);
 			assert_int_equal(gpunvme_mem_map(mem, dev), -EOPNOTSUPP);
 			assert_non_null(strstr(gpunvme_errmsg(), "takes no PRP lists"));
 			assert_int_equal(gpunvme_mem_free(mem), 0);

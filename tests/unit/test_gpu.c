@@ -176,7 +176,7 @@ static void test_addresses(void **state)
 	assert_int_equal(dq.state, LOCAL + (uintptr_t)qp->qp[0]->state.cookie);
 	assert_int_equal(dq.result, dq.state + qp->qp[0]->layout.result);
 	assert_int_equal(((uint64_t *)qp->qp[0]->state.cookie)[qp->qp[0]->layout.cid_map / 8], ~0ull);
-	assert_int_equal(gpunvme_mem_alloc(gpu, 20000, NULL, &mem), 0);
+	assert_int_equal(gpunvme_mem_alloc(gpu, NULL, 20000, NULL, &mem), 0);
 	maps = fake->maps;
 	assert_int_equal(gpunvme_mem_map(mem, dev), 0);
 	assert_int_equal(seen.maps_at_attach, maps + 1); /* the device first, then the lanes */
@@ -216,7 +216,7 @@ static void test_refusals(void **state)
 		ret = gpunvme_queue_create(dev, gpu, &plain, &qp);
 		assert_true(!ret || !qp);
 		if (!ret)
-			ret = gpunvme_mem_alloc(gpu, 20000, NULL, &mem);
+			ret = gpunvme_mem_alloc(gpu, NULL, 20000, NULL, &mem);
 		if (!ret)
 			ret = gpunvme_mem_map(mem, dev);
 		if (ret)

@@ -199,7 +199,7 @@ static void check_data(struct gpunvme_dev *dev)
 	good(gpunvme_gpu_open("cpu", NULL, &gpu));
 	good(gpunvme_queue_create(dev, gpu, &plain, &qp));
 	good(gpunvme_queue_view(qp, NULL, &dq));
-	good(gpunvme_mem_alloc(gpu, BUFFER, NULL, &mem));
+	good(gpunvme_mem_alloc(gpu, NULL, BUFFER, NULL, &mem));
 	good(gpunvme_mem_map(mem, dev));
 	good(gpunvme_mem_dbuf(mem, dev, &dbuf));
 	job.data = gpunvme_mem_ptr(mem);

@@ -38,7 +38,7 @@ static void test_two_devices(void **state)
 	unsigned i;
 
 	(void)state;
-	assert_int_equal(gpunvme_mem_alloc(gpu, 10 * 4096, NULL, &mem), 0);
+	assert_int_equal(gpunvme_mem_alloc(gpu, NULL, 10 * 4096, NULL, &mem), 0);
 	for (i = 0; i < 2; i++) {
 		assert_int_equal(fake_open(fake[i], &dev[i]), 0);
 		assert_int_equal(gpunvme_mem_dbuf(mem, dev[i], &dbuf), -EINVAL);
@@ -73,7 +73,7 @@ static void test_small_and_errors(void **state)
 
 	(void)state;
 	assert_int_equal(fake_open(fake, &dev), 0);
-	assert_int_equal(gpunvme_mem_alloc(gpu, 8192, NULL, &mem), 0);
+	assert_int_equal(gpunvme_mem_alloc(gpu, NULL, 8192, NULL, &mem), 0);
 	assert_int_equal(gpunvme_mem_map(mem, dev), 0);
 	assert_int_equal(gpunvme_mem_dbuf(mem, dev, &dbuf), 0);
 	assert_int_equal(dbuf.prp_a | dbuf.prp_b, 0);
@@ -85,7 +85,7 @@ static void test_small_and_errors(void **state)
 	assert_int_equal(gpunvme_mem_dbuf(mem, NULL, &dbuf), -EINVAL);
 	assert_int_equal(gpunvme_mem_dbuf(mem, dev, NULL), -EINVAL);
 	gpunvme_mem_free(mem);
-	assert_int_equal(gpunvme_mem_alloc(gpu, 512 << 20, NULL, &big), 0);
+	assert_int_equal(gpunvme_mem_alloc(gpu, NULL, 512 << 20, NULL, &big), 0);
 	fake->map_fails_at = fake->mapped + 1; /* the buffer */
 	assert_int_equal(gpunvme_mem_map(big, dev), -ENOSPC);
 	fake->map_fails_at = fake->mapped + 2; /* its table, too big for a chunk */
@@ -95,7 +95,7 @@ static void test_small_and_errors(void **state)
 	fake->fault = FAKE_GONE;
 	fake->fault_opc = GPUNVME_ADMIN_GET_FEATURES;
 	assert_int_equal(gpunvme_dev_get_feature(dev, 1, &(uint32_t){ 0 }), -ENODEV);
-	assert_int_equal(gpunvme_mem_alloc(gpu, 1, NULL, &mem), 0);
+	assert_int_equal(gpunvme_mem_alloc(gpu, NULL, 1, NULL, &mem), 0);
 	assert_int_equal(gpunvme_mem_map(mem, dev), -ENODEV);
 	gpunvme_dev_close(dev); /* gone, but its port proves that DMA has stopped */
 	assert_int_equal(fake->halted, 1);
@@ -118,13 +118,13 @@ static void test_busy(void **state)
 	assert_int_equal(fake_open(fake, &dev), 0);
 	assert_int_equal(gpunvme_queue_create(dev, gpu, &plain, &qp), 0);
 	assert_int_equal(gpunvme_queue_view(qp, NULL, &dq), 0);
-	assert_int_equal(gpunvme_mem_alloc(gpu, 4096, NULL, &kept), 0);
-	assert_int_equal(gpunvme_mem_alloc(gpu, 4096, NULL, &freed), 0);
+	assert_int_equal(gpunvme_mem_alloc(gpu, NULL, 4096, NULL, &kept), 0);
+	assert_int_equal(gpunvme_mem_alloc(gpu, NULL, 4096, NULL, &freed), 0);
 	assert_int_equal(gpunvme_mem_map(kept, dev), 0);
 	assert_int_equal(gpunvme_mem_map(freed, dev), 0);
-	assert_int_equal(gpunvme_mem_alloc(gpu, 4096, NULL, &ours), 0); /* not mapped: goes at once */
+	assert_int_equal(gpunvme_mem_alloc(gpu, NULL, 4096, NULL, &ours), 0); /* not mapped: goes at once */
 	gnv_map_free(ours);
-	assert_int_equal(gpunvme_mem_alloc(gpu, 4096, NULL, &ours), 0);
+	assert_int_equal(gpunvme_mem_alloc(gpu, NULL, 4096, NULL, &ours), 0);
 	assert_int_equal(gpunvme_mem_map(ours, dev), 0);
 	((uint64_t *)(uintptr_t)dq.result)[3] = 5ull << GPUNVME_RES_GEN_SHIFT | GPUNVME_RES_SUBMITTED;
 	((struct gpunvme_dq_state *)(uintptr_t)dq.state)->poison = ETIMEDOUT;
@@ -161,7 +161,7 @@ static void test_unstoppable(void **state)
 	(void)state;
 	assert_int_equal(fake_open(fake, &dev), 0);
 	assert_int_equal(gpunvme_queue_create(dev, gpu, &plain, &qp), 0);
-	assert_int_equal(gpunvme_mem_alloc(gpu, 4096, NULL, &mem), 0);
+	assert_int_equal(gpunvme_mem_alloc(gpu, NULL, 4096, NULL, &mem), 0);
 	assert_int_equal(gpunvme_mem_map(mem, dev), 0);
 	fake_hurry(fake, dev);
 	fake->fault = FAKE_NEVER_DISABLED;
@@ -199,7 +199,7 @@ static void test_bare(void **state)
 	assert_int_equal(fake_open(fake, &dev), 0);
 	assert_int_equal(gpunvme_queue_create(dev, gpu, &plain, &qp), 0);
 	assert_int_equal(gpunvme_queue_view(qp, NULL, &dq), 0);
-	assert_int_equal(gpunvme_mem_alloc(gpu, 4096, NULL, &mem), 0);
+	assert_int_equal(gpunvme_mem_alloc(gpu, NULL, 4096, NULL, &mem), 0);
 	assert_int_equal(gpunvme_mem_map(mem, dev), 0);
 	result = (uint64_t *)(uintptr_t)dq.result + 3;
 	*result = 5ull << GPUNVME_RES_GEN_SHIFT | GPUNVME_RES_SUBMITTED;
@@ -233,7 +233,7 @@ static void test_taken_away(void **state)
 	assert_int_equal(gpunvme_dev_event_fd(dev, &fd), 0);
 	assert_int_equal(gpunvme_queue_create(dev, gpu, &plain, &qp), 0);
 	assert_int_equal(gpunvme_queue_view(qp, NULL, &dq), 0);
-	assert_int_equal(gpunvme_mem_alloc(gpu, 4096, NULL, &mem), 0);
+	assert_int_equal(gpunvme_mem_alloc(gpu, NULL, 4096, NULL, &mem), 0);
 	assert_int_equal(gpunvme_mem_map(mem, dev), 0);
 	gnv_mem_lose(mem, false);
 	assert_int_equal(fake->cuts, 1);
@@ -267,7 +267,7 @@ static void test_lists_kept(void **state)
 	assert_int_equal(fake_open(fake, &dev), 0);
 	assert_int_equal(gpunvme_queue_create(dev, gpu, &plain, &qp), 0);
 	assert_int_equal(gpunvme_queue_view(qp, NULL, &dq), 0);
-	assert_int_equal(gpunvme_mem_alloc(gpu, 65536, NULL, &mem), 0);
+	assert_int_equal(gpunvme_mem_alloc(gpu, NULL, 65536, NULL, &mem), 0);
 	((struct gpunvme_dq_state *)(uintptr_t)dq.state)->resv = 6;
 	((uint64_t *)(uintptr_t)dq.result)[3] = 5ull << GPUNVME_RES_GEN_SHIFT | GPUNVME_RES_SUBMITTED;
 	for (i = 0, ret = 0; i < 1000 && !ret; i++) {
@@ -303,7 +303,7 @@ static void *map_often(void *arg)
 	unsigned i;
 
 	for (i = 0; i < 200; i++) {
-		if (gpunvme_mem_alloc(gpu, 20000, NULL, &own) || gpunvme_mem_map(own, m->dev) || gpunvme_mem_map(m->mem, m->dev) ||
+		if (gpunvme_mem_alloc(gpu, NULL, 20000, NULL, &own) || gpunvme_mem_map(own, m->dev) || gpunvme_mem_map(m->mem, m->dev) ||
 		    gpunvme_mem_dbuf(own, m->dev, &dbuf) || gpunvme_mem_unmap(m->mem, m->dev))
 			return arg;
 		gpunvme_mem_free(own);
@@ -321,7 +321,7 @@ static void test_threads(void **state)
 
 	(void)state;
 	assert_int_equal(fake_open(fake, &m.dev), 0);
-	assert_int_equal(gpunvme_mem_alloc(gpu, 20000, NULL, &m.mem), 0);
+	assert_int_equal(gpunvme_mem_alloc(gpu, NULL, 20000, NULL, &m.mem), 0);
 	for (i = 0; i < 4; i++)
 		assert_int_equal(pthread_create(&thread[i], NULL, map_often, &m), 0);
 	for (i = 0; i < 4; i++) {

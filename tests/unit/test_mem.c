@@ -96,7 +96,7 @@ static void test_alloc(void **state)
 	size_t i;
 
 	(void)state;
-	assert_int_equal(gpunvme_mem_alloc(gpu, 5000, NULL, &mem), 0);
+	assert_int_equal(gpunvme_mem_alloc(gpu, NULL, 5000, NULL, &mem), 0);
 	assert_int_equal(gpunvme_mem_len(mem), 8192);
 	p = gpunvme_mem_ptr(mem);
 	assert_int_equal((uintptr_t)p % 4096, 0);
@@ -108,13 +108,13 @@ static void test_alloc(void **state)
 	assert_int_equal(gpunvme_mem_free(NULL), 0);
 
 	gpu = gpu_open();
-	assert_int_equal(gpunvme_mem_alloc(gpu, 0, NULL, &mem), -EINVAL);
-	assert_int_equal(gpunvme_mem_alloc(gpu, SIZE_MAX, NULL, &mem), -ENOMEM);
-	assert_int_equal(gpunvme_mem_alloc(gpu, SIZE_MAX / 4, NULL, &mem), -ENOMEM);
+	assert_int_equal(gpunvme_mem_alloc(gpu, NULL, 0, NULL, &mem), -EINVAL);
+	assert_int_equal(gpunvme_mem_alloc(gpu, NULL, SIZE_MAX, NULL, &mem), -ENOMEM);
+	assert_int_equal(gpunvme_mem_alloc(gpu, NULL, SIZE_MAX / 4, NULL, &mem), -ENOMEM);
 	opts.flags = 0x100;
-	assert_int_equal(gpunvme_mem_alloc(gpu, 1, &opts, &mem), -EINVAL);
-	assert_int_equal(gpunvme_mem_alloc(NULL, 1, NULL, &mem), -EINVAL);
-	assert_int_equal(gpunvme_mem_alloc(gpu, 1, NULL, NULL), -EINVAL);
+	assert_int_equal(gpunvme_mem_alloc(gpu, NULL, 1, &opts, &mem), -EINVAL);
+	assert_int_equal(gpunvme_mem_alloc(NULL, NULL, 1, NULL, &mem), -EINVAL);
+	assert_int_equal(gpunvme_mem_alloc(gpu, NULL, 1, NULL, NULL), -EINVAL);
 	assert_null(gpunvme_mem_ptr(NULL));
 	assert_int_equal(gpunvme_mem_len(NULL), 0);
 	gpunvme_gpu_close(gpu);
@@ -132,7 +132,7 @@ static void test_huge(void **state)
 	gpu_opts.log = count_lines;
 	gpu_opts.log_ctx = &lines;
 	assert_int_equal(gpunvme_gpu_open("cpu", &gpu_opts, &gpu), 0);
-	assert_int_equal(gpunvme_mem_alloc(gpu, 3 * MIB, &opts, &mem), 0);
+	assert_int_equal(gpunvme_mem_alloc(gpu, NULL, 3 * MIB, &opts, &mem), 0);
 	assert_int_equal(gpunvme_mem_len(mem), 4 * MIB);
 	assert_int_equal((uintptr_t)gpunvme_mem_ptr(mem) % (2 * MIB), 0);
 	memset(gpunvme_mem_ptr(mem), 1, 4 * MIB);
@@ -170,7 +170,7 @@ static void test_fork(void **state)
 		print_message("fork() ignores MADV_DONTFORK here, as qemu-user does\n");
 		skip();
 	}
-	assert_int_equal(gpunvme_mem_alloc(gpu, 4096, NULL, &mem), 0);
+	assert_int_equal(gpunvme_mem_alloc(gpu, NULL, 4096, NULL, &mem), 0);
 	assert_false(is_mapped_in_a_child(gpunvme_mem_ptr(mem)));
 	munmap(probe, 4096);
 	gpunvme_mem_free(mem);

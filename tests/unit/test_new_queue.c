@@ -26,7 +26,8 @@ static uint32_t lba_size;
 int __wrap_gpunvme_ns_get_info(struct gpunvme_dev *dev, uint32_t nsid, struct gpunvme_ns_info *info);
 int __wrap_gnv_arena_alloc(struct gnv_arena *arena, size_t len, struct gpunvme_gpu *gpu, struct gnv_block *block);
 void __wrap_gnv_arena_free(struct gnv_arena *arena, struct gnv_block *block);
-int __wrap_gpunvme_mem_alloc(struct gpunvme_gpu *gpu, size_t len, const struct gpunvme_mem_opts *opts, struct gpunvme_mem **mem);
+int __wrap_gpunvme_mem_alloc(struct gpunvme_gpu *gpu, struct gpunvme_queue *queue, size_t len, const struct gpunvme_mem_opts *opts,
+			     struct gpunvme_mem **mem);
 int __wrap_gpunvme_mem_map(struct gpunvme_mem *mem, struct gpunvme_dev *dev);
 int __wrap_gpunvme_mem_dbuf(struct gpunvme_mem *mem, struct gpunvme_dev *dev, struct gpunvme_dbuf *dbuf);
 void __wrap_gnv_qp_describe(const struct gnv_qp *qp, const struct gpunvme_ns_info *ns, struct gpunvme_dq *dq);
@@ -201,9 +202,11 @@ static void commands_of_the_doorbell_test_name_every_page(void **state)
 static struct gpunvme_mem memory[2];
 static unsigned reads;
 
-int __wrap_gpunvme_mem_alloc(struct gpunvme_gpu *gpu, size_t len, const struct gpunvme_mem_opts *opts, struct gpunvme_mem **mem)
+int __wrap_gpunvme_mem_alloc(struct gpunvme_gpu *gpu, struct gpunvme_queue *queue, size_t len, const struct gpunvme_mem_opts *opts,
+			     struct gpunvme_mem **mem)
 {
 	(void)gpu;
+	(void)queue;
 	(void)opts;
 	assert_true(len <= memory[0].len);
 	*mem = &memory[0];
@@ -317,12 +320,15 @@ static void selftest_stays_in_its_memory(void **state)
 	struct gpunvme_dev *dev = calloc(1, sizeof(*dev));
 	struct gnv_qp *qp = calloc(1, sizeof(*qp));
 	struct gnv_selftest test = { .mem = { NULL, &memory[1] } };
+	struct gnv_space space = { .by_fd = false };
+	struct gnv_port port = { .space = &space };
 	unsigned i;
 
 	(void)state;
 	assert_true(gpu && dev && qp);
 	lba_size = 512;
 	gpu->ops = &ops;
+	dev->nvme.port = &port;
 	qp->dev = dev;
 	qp->gpu = gpu;
 	qp->local = true;

@@ -60,7 +60,7 @@ static int run(struct fake *fake)
 	if (!ret)
 		ret = gpunvme_queue_create(dev, gpu, &opts, &qp);
 	if (!ret)
-		ret = gpunvme_mem_alloc(gpu, 3 << 20, NULL, &mem);
+		ret = gpunvme_mem_alloc(gpu, NULL, 3 << 20, NULL, &mem);
 	if (!ret)
 		ret = gpunvme_mem_map(mem, dev);
 	gpunvme_mem_free(mem);

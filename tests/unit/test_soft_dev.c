@@ -106,7 +106,7 @@ static void exercise(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, uint32_t 
 	assert_string_equal(info.placement, "soft");
 	view.flags = GPUNVME_VIEW_WRITE;
 	assert_int_equal(gpunvme_queue_view(qp, &view, &dq), 0);
-	assert_int_equal(gpunvme_mem_alloc(gpu, 8 << 20, NULL, &mem), 0);
+	assert_int_equal(gpunvme_mem_alloc(gpu, NULL, 8 << 20, NULL, &mem), 0);
 	assert_int_equal(gpunvme_mem_map(mem, dev), 0);
 	assert_int_equal(gpunvme_mem_dbuf(mem, dev, &dbuf), 0);
 	p = gpunvme_mem_ptr(mem);
@@ -210,8 +210,8 @@ static void test_dropped_command(void **state)
 	gnv_soft_set_fault(gnv_dev_soft(dev), &fault);
 	assert_int_equal(gpunvme_queue_create(dev, gpu, &opts, &qp), 0);
 	assert_int_equal(gpunvme_queue_view(qp, NULL, &dq), 0);
-	assert_int_equal(gpunvme_mem_alloc(gpu, 65536, NULL, &mem), 0);
-	assert_int_equal(gpunvme_mem_alloc(gpu, 65536, NULL, &freed), 0);
+	assert_int_equal(gpunvme_mem_alloc(gpu, NULL, 65536, NULL, &mem), 0);
+	assert_int_equal(gpunvme_mem_alloc(gpu, NULL, 65536, NULL, &freed), 0);
 	assert_int_equal(gpunvme_mem_map(mem, dev), 0);
 	assert_int_equal(gpunvme_mem_map(freed, dev), 0);
 	assert_int_equal(gpunvme_mem_dbuf(mem, dev, &dbuf), 0);
@@ -248,7 +248,7 @@ static void *work(void *arg)
 
 	for (i = 0; i < 8; i++) {
 		if (gpunvme_queue_create(w->dev, w->gpu, &opts, &qp) || gpunvme_queue_view(qp, NULL, &dq) ||
-		    gpunvme_mem_alloc(w->gpu, 100000, NULL, &mem) || gpunvme_mem_map(mem, w->dev) ||
+		    gpunvme_mem_alloc(w->gpu, NULL, 100000, NULL, &mem) || gpunvme_mem_map(mem, w->dev) ||
 		    gpunvme_mem_dbuf(mem, w->dev, &dbuf) ||
 		    gpunvme_read(&dq, &dbuf, 0, 5ull << dq.lba_shift, 100ull << dq.lba_shift))
 			return arg;
@@ -323,7 +323,7 @@ static void test_admin_doorbell(void **state)
 	(void)state;
 	assert_int_equal(open_soft("", &dev), 0);
 	assert_int_equal(gpunvme_gpu_open("cpu", NULL, &gpu), 0);
-	assert_int_equal(gpunvme_mem_alloc(gpu, 4096, NULL, &mem), 0);
+	assert_int_equal(gpunvme_mem_alloc(gpu, NULL, 4096, NULL, &mem), 0);
 	assert_int_equal(gpunvme_mem_map(mem, dev), 0);
 	assert_int_equal(gpunvme_mem_dbuf(mem, dev, &dbuf), 0);
 	model = (const char *)gpunvme_mem_ptr(mem) + 24;

@@ -139,7 +139,7 @@ static void test_each(void **state)
 
 		assert_int_equal(fake_open(fake, &dev), 0);
 		assert_int_equal(gpunvme_gpu_open("cpu", NULL, &gpu), 0);
-		assert_int_equal(gpunvme_mem_alloc(gpu, 4096, NULL, &mem), 0);
+		assert_int_equal(gpunvme_mem_alloc(gpu, NULL, 4096, NULL, &mem), 0);
 		assert_int_equal(gpunvme_dev_event_fd(dev, &fd), 0);
 		assert_string_equal(why_of(dev), "");
 		die(fake, dev, &causes[i]);

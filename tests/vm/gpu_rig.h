@@ -139,11 +139,10 @@ static inline bool in_vram(const void *ptr)
 	return (const char *)ptr >= seam.vram && (const char *)ptr < seam.vram + seam.vram_len;
 }
 
-static inline void buffer(uint32_t flags, struct gpunvme_mem **mem, struct gpunvme_dbuf *dbuf)
+/* Where the rings of the queue lie. */
+static inline void buffer(struct gpunvme_queue *qp, struct gpunvme_mem **mem, struct gpunvme_dbuf *dbuf)
 {
-	const struct gpunvme_mem_opts opts = { sizeof(opts), flags, 0 };
-
-	good(gpunvme_mem_alloc(gpu, DATA, &opts, mem));
+	good(gpunvme_mem_alloc(gpu, qp, DATA, NULL, mem));
 	good(gpunvme_mem_map(*mem, dev));
 	good(gpunvme_mem_dbuf(*mem, dev, dbuf));
 }
@@ -178,8 +177,8 @@ static inline void use(struct gpunvme_queue *qp, bool local)
 	struct gpunvme_dbuf dout, din;
 	const uint64_t blocks = 128;
 
-	buffer(0, &out, &dout);
-	buffer(0, &in, &din);
+	buffer(qp, &out, &dout);
+	buffer(qp, &in, &din);
 	assert_int_equal(out->local, local);
 	assert_int_equal(in_vram(gpunvme_mem_ptr(in)), local);
 	scribble(gpunvme_mem_ptr(out), blocks * 512, (unsigned)about(qp).qid + 7);

@@ -129,7 +129,7 @@ static void test_everything_in_the_bar(void **state)
 
 	(void)state;
 	good(gpunvme_queue_create(dev, gpu, NULL, &plain));
-	good(gpunvme_mem_alloc(gpu, DATA, NULL, &host));
+	good(gpunvme_mem_alloc(gpu, NULL, DATA, NULL, &host));
 	good(gpunvme_mem_map(host, dev));
 	good(gpunvme_mem_dbuf(host, dev, &dhost));
 	view_of(plain, &dq);
@@ -240,7 +240,7 @@ static void test_unmapped_address(void **state)
 	(void)state;
 	open_queue(&qp, &dq);
 	assert_int_equal(gpunvme_read(&dq, &nowhere, 0, 0, 16384) & GPUNVME_ST_CODE, GPUNVME_SC_DATA_TRANSFER);
-	good(gpunvme_mem_alloc(gpu, 4096, NULL, &host));
+	good(gpunvme_mem_alloc(gpu, NULL, 4096, NULL, &host));
 	good(gpunvme_mem_map(host, dev));
 	good(gpunvme_mem_dbuf(host, dev, &dhost));
 	fill(gpunvme_mem_ptr(host), 4096, 3);
@@ -288,7 +288,7 @@ static void ringer_open(struct ringer *r)
 	assert_int_equal(r->len, 4096);
 	good(gpunvme_mem_import_dmabuf(gpu, fd, 0, r->len, &r->doorbells));
 	close(fd);
-	good(gpunvme_mem_alloc(gpu, 4096, NULL, &r->word));
+	good(gpunvme_mem_alloc(gpu, NULL, 4096, NULL, &r->word));
 	good(r->space->ops->map(r->space, r->doorbells, &r->bell));
 	good(r->space->ops->map(r->space, r->word, &r->value));
 }
@@ -323,7 +323,7 @@ static void read_rung_by(struct ringer *r)
 	double start;
 
 	good(gpunvme_queue_create(dev, gpu, &opts, &qp));
-	good(gpunvme_mem_alloc(gpu, 4096, NULL, &data));
+	good(gpunvme_mem_alloc(gpu, NULL, 4096, NULL, &data));
 	good(gpunvme_mem_map(data, dev));
 	good(gpunvme_mem_dbuf(data, dev, &ddata));
 	memset(gpunvme_mem_ptr(data), 0xee, 4096);

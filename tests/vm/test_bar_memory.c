@@ -243,7 +243,7 @@ static void test_reset_with_rings(void **state)
 	open_queue(&r);
 	assert_true((char *)r.qp->qp[0]->sq.cpu >= start && (char *)r.qp->qp[0]->sq.cpu < start + 4 * MIB);
 	assert_false((char *)r.qp->qp[0]->control.cpu >= start && (char *)r.qp->qp[0]->control.cpu < start + 4 * MIB);
-	good(gpunvme_mem_alloc(gpu, MIB, NULL, &r.mem));
+	good(gpunvme_mem_alloc(gpu, NULL, MIB, NULL, &r.mem));
 	map(&r);
 	compare(&r, 3);
 	during_io(&r, reset);
@@ -252,7 +252,7 @@ static void test_reset_with_rings(void **state)
 	gpunvme_dev_close(dev);
 	good(gpunvme_dev_open(uri, NULL, &dev));
 	open_queue(&r);
-	good(gpunvme_mem_alloc(gpu, MIB, NULL, &r.mem));
+	good(gpunvme_mem_alloc(gpu, NULL, MIB, NULL, &r.mem));
 	map(&r);
 	compare(&r, 4);
 	close_rig(&r);
@@ -271,7 +271,7 @@ static void test_dead_rings_are_not_reused(void **state)
 	reset();
 	open_queue(&r);
 	assert_false((char *)r.qp->qp[0]->sq.cpu >= start && (char *)r.qp->qp[0]->sq.cpu < start + 4 * MIB);
-	good(gpunvme_mem_alloc(gpu, MIB, NULL, &r.mem));
+	good(gpunvme_mem_alloc(gpu, NULL, MIB, NULL, &r.mem));
 	map(&r);
 	compare(&r, 5);
 	close_rig(&r);

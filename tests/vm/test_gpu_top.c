@@ -28,10 +28,10 @@ static void test_end_to_end(void **state)
 	assert_false(in_vram(qp->qp[0]->control.cpu));
 	good(gpunvme_gpu_open("cpu", NULL, &cpu));
 	good(gpunvme_queue_create(dev, cpu, NULL, &plain));
-	good(gpunvme_mem_alloc(cpu, DATA, NULL, &host));
+	good(gpunvme_mem_alloc(cpu, NULL, DATA, NULL, &host));
 	good(gpunvme_mem_map(host, dev));
 	good(gpunvme_mem_dbuf(host, dev, &dhost));
-	buffer(0, &vram, &dvram);
+	buffer(qp, &vram, &dvram);
 	assert_true(in_vram(gpunvme_mem_ptr(vram)));
 	good(gpunvme_queue_view(plain, NULL, &dq));
 	for (uint32_t blocks = 1; blocks <= 256; blocks *= 4) { /* the last one needs PRP lists, which the host has written */
@@ -89,7 +89,7 @@ static void test_order(void **state)
 	for (turn = 0; turn < 3; turn++) {
 		open_quick();
 		good(gpunvme_queue_create(dev, gpu, NULL, &qp));
-		buffer(0, &mem, &dbuf);
+		buffer(qp, &mem, &dbuf);
 		use(qp, true);
 		if (turn == 0) { /* the GPU first: it lives as long as it is used */
 			gpunvme_gpu_close(gpu);

@@ -52,7 +52,7 @@ static int setup(void **state)
 	good(gpunvme_dev_get_info(dev, &info));
 	good(gpunvme_ns_get_info(dev, 0, &ns));
 	good(gpunvme_gpu_open("cpu", NULL, &gpu));
-	good(gpunvme_mem_alloc(gpu, BYTES, NULL, &mem));
+	good(gpunvme_mem_alloc(gpu, NULL, BYTES, NULL, &mem));
 	good(gpunvme_mem_map(mem, dev));
 	good(gpunvme_mem_dbuf(mem, dev, &dbuf));
 	return 0;
@@ -187,7 +187,7 @@ static void test_data(void **state)
 		struct gpunvme_queue *qp;
 
 		good(gpunvme_mem_cmb(gpu, dev, DATA, &opts, &drive));
-		good(gpunvme_mem_alloc(gpu, DATA, &opts, &host));
+		good(gpunvme_mem_alloc(gpu, NULL, DATA, &opts, &host));
 		good(gpunvme_mem_map(host, dev));
 		good(gpunvme_mem_dbuf(drive, dev, &in));
 		good(gpunvme_mem_dbuf(host, dev, &out));

@@ -55,7 +55,7 @@ static void start(uint32_t flags)
 	good(gpunvme_gpu_open("cpu", NULL, &gpu));
 	good(gpunvme_queue_create(dev, gpu, NULL, &qp));
 	good(gpunvme_queue_view(qp, &view, &dq));
-	good(gpunvme_mem_alloc(gpu, 1 << 20, NULL, &mem));
+	good(gpunvme_mem_alloc(gpu, NULL, 1 << 20, NULL, &mem));
 	good(gpunvme_mem_map(mem, dev));
 	good(gpunvme_mem_dbuf(mem, dev, &dbuf));
 	opts.flags = flags;

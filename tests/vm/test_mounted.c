@@ -51,7 +51,7 @@ static int setup(void **state)
 	good(gpunvme_gpu_open("cpu", NULL, &gpu));
 	good(gpunvme_queue_create(dev, gpu, NULL, &qp));
 	good(gpunvme_queue_view(qp, NULL, &dq));
-	good(gpunvme_mem_alloc(gpu, 1 << 20, NULL, &mem));
+	good(gpunvme_mem_alloc(gpu, NULL, 1 << 20, NULL, &mem));
 	good(gpunvme_mem_map(mem, dev));
 	good(gpunvme_mem_dbuf(mem, dev, &dbuf));
 	opts.queues = 2;

@@ -186,7 +186,7 @@ static void test_everything_there(void **state)
 	assert_true(within(r.qp->qp[0]->sq.cpu, rings) && within(r.qp->qp[0]->cq.cpu, rings) && within(r.mem->maps->table.cpu, rings));
 	assert_int_equal(pinned(), RINGS + MIB);
 	compare(&r, 1);
-	good(gpunvme_mem_alloc(gpu, MIB / 2, NULL, &host));
+	good(gpunvme_mem_alloc(gpu, NULL, MIB / 2, NULL, &host));
 	good(gpunvme_mem_map(host, dev));
 	good(gpunvme_mem_dbuf(host, dev, &dhost));
 	good(gpunvme_read(&r.dq, &dhost, 0, 2048ull << r.dq.lba_shift, MIB / 2));
@@ -273,7 +273,7 @@ static void test_move(void **state)
 
 	(void)state;
 	open_rig(&r);
-	good(gpunvme_mem_alloc(gpu, MIB, NULL, &copy));
+	good(gpunvme_mem_alloc(gpu, NULL, MIB, NULL, &copy));
 	for (unsigned turn = 0; turn < 3; turn++) {
 		compare(&r, 4 + turn);
 		assert_int_equal(put("move", "1"), -EBUSY);

@@ -103,7 +103,7 @@ static void test_huge(void **state)
 	unsigned char *p;
 
 	(void)state;
-	good(gpunvme_mem_alloc(gpu, HUGE_PAGE, &opts, &mem));
+	good(gpunvme_mem_alloc(gpu, NULL, HUGE_PAGE, &opts, &mem));
 	p = gpunvme_mem_ptr(mem);
 	memset(p, 0x5a, HUGE_PAGE);
 	assert_int_equal(before - huge_free(), 1);
@@ -131,7 +131,7 @@ static void test_small(void **state)
 	struct gpunvme_mem *mem;
 
 	(void)state;
-	good(gpunvme_mem_alloc(gpu, PAGE, NULL, &mem));
+	good(gpunvme_mem_alloc(gpu, NULL, PAGE, NULL, &mem));
 	good(gpunvme_mem_map(mem, dev));
 	good(gpunvme_mem_dbuf(mem, dev, &dbuf));
 	is_at(gpunvme_mem_ptr(mem), PAGE, dbuf.iova);

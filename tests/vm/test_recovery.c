@@ -71,7 +71,7 @@ static int setup(void **state)
 	for (unsigned q = 0; q < 2; q++)
 		good(gpunvme_queue_create(dev, gpu, NULL, &qp[q]));
 	take_views();
-	good(gpunvme_mem_alloc(gpu, BLOCK, NULL, &mem));
+	good(gpunvme_mem_alloc(gpu, NULL, BLOCK, NULL, &mem));
 	good(gpunvme_mem_map(mem, dev));
 	good(gpunvme_mem_dbuf(mem, dev, &dbuf));
 	return 0;

@@ -69,7 +69,7 @@ static void open_stage(struct stage *s)
 	good(gpunvme_queue_create_striped(s->dev, s->disks, s->gpu, &opts, &s->vol));
 	view.flags = GPUNVME_VIEW_WRITE;
 	good(gpunvme_queue_view(s->vol, &view, &s->v));
-	good(gpunvme_mem_alloc(s->gpu, (size_t)LANES * 2 * PIECE * BLOCK, NULL, &s->mem));
+	good(gpunvme_mem_alloc(s->gpu, NULL, (size_t)LANES * 2 * PIECE * BLOCK, NULL, &s->mem));
 	good(gpunvme_mem_map_queue(s->mem, s->vol, &s->buf));
 	s->stripe = 1u << s->v.stripe_shift;
 }

@@ -267,7 +267,7 @@ static void refuses(struct stage *s, const struct gpunvme_cache_opts *opts, int 
 {
 	struct gpunvme_cache *cache = NULL;
 
-	assert_int_equal(gpunvme_cache_create(s->dev[0], s->gpu, opts, &cache), want);
+	assert_int_equal(gpunvme_cache_create(s->qp, opts, &cache), want);
 	assert_null(cache);
 	assert_non_null(strstr(gpunvme_errmsg(), says));
 }
@@ -305,9 +305,9 @@ static void bad_options_are_refused(void **state)
 	refuses(&s, &opts, -EINVAL, "both be copied and stay");
 	opts.flags = 0;
 	opts.nsid = 9;
-	assert_int_not_equal(gpunvme_cache_create(s.dev[0], s.gpu, &opts, &cache), 0);
+	assert_int_not_equal(gpunvme_cache_create(s.qp, &opts, &cache), 0);
 	refuses(&s, &(struct gpunvme_cache_opts){ .size = 8 }, -EINVAL, "size is 8");
-	assert_int_equal(gpunvme_cache_create(NULL, s.gpu, NULL, &cache), -EINVAL);
+	assert_int_equal(gpunvme_cache_create(NULL, NULL, &cache), -EINVAL);
 	assert_int_equal(gpunvme_cache_view(NULL, &pages), -EINVAL);
 	assert_int_equal(gpunvme_cache_view_v(s.cache, &pages, 9u << 16, sizeof(pages)), -EPROTONOSUPPORT);
 	assert_int_equal(gpunvme_cache_destroy(NULL), 0);

@@ -174,17 +174,18 @@ static void bad_calls_are_refused(void **state)
 	struct stage s = { AS(state), .lanes = 1, .width = 1, .frames = 4 };
 	struct gpunvme_cache_opts opts = GPUNVME_CACHE_OPTS_INIT;
 	struct gpunvme_cache *cache = NULL;
+	struct gpunvme_queue *queue;
 	struct gpunvme_dev *dev;
 	char uri[512];
 
 	stage_open(&s, "");
-	assert_int_equal(gpunvme_cache_create(s.dev[0], s.gpu, &opts, &cache), 0);
+	assert_int_equal(gpunvme_cache_create(s.qp, &opts, &cache), 0);
 	assert_int_equal(gpunvme_cache_flush(cache), -EINVAL);
 	assert_non_null(strstr(gpunvme_errmsg(), "GPUNVME_CACHE_WRITE_BACK"));
 	assert_int_equal(gpunvme_cache_discard(cache), -EINVAL);
 	assert_int_equal(gpunvme_cache_discard(NULL), -EINVAL);
 	opts.flags = GPUNVME_CACHE_WRITE_BACK | GPUNVME_CACHE_PREFETCH;
-	assert_int_equal(gpunvme_cache_create(s.dev[0], s.gpu, &opts, &(struct gpunvme_cache *){ NULL }), -EINVAL);
+	assert_int_equal(gpunvme_cache_create(s.qp, &opts, &(struct gpunvme_cache *){ NULL }), -EINVAL);
 	assert_non_null(strstr(gpunvme_errmsg(), "prefetched or changed, not both"));
 	assert_int_equal(gpunvme_cache_destroy(cache), 0);
 	stage_close(&s);
@@ -192,10 +193,12 @@ static void bad_calls_are_refused(void **state)
 	snprintf(uri, sizeof(uri), "soft:%s?ro=1", stage_path(&s, 0));
 	assert_int_equal(gpunvme_dev_open(uri, NULL, &dev), 0);
 	assert_int_equal(gpunvme_gpu_open("cpu", NULL, &s.gpu), 0);
+	assert_int_equal(gpunvme_queue_create(dev, s.gpu, NULL, &queue), 0);
 	opts.flags = GPUNVME_CACHE_WRITE_BACK;
-	assert_int_equal(gpunvme_cache_create(dev, s.gpu, &opts, &cache), -EROFS);
+	assert_int_equal(gpunvme_cache_create(queue, &opts, &cache), -EROFS);
 	assert_null(cache);
 	assert_non_null(strstr(gpunvme_errmsg(), "opened read-only"));
+	gpunvme_queue_destroy(queue);
 	gpunvme_gpu_close(s.gpu);
 	gpunvme_dev_close(dev);
 }

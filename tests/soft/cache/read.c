@@ -34,7 +34,7 @@ static void two_caches(void **state, uint32_t mode)
 	opts.page_size = 512;
 	opts.frames = 30;
 	opts.flags = mode;
-	assert_int_equal(gpunvme_cache_create(s.dev[0], s.gpu, &opts, &cache), 0);
+	assert_int_equal(gpunvme_cache_create(s.qp, &opts, &cache), 0);
 	assert_int_equal(gpunvme_cache_view(cache, &s.other), 0);
 	run(&s, get_of_two);
 	assert_int_equal(gpunvme_cache_destroy(cache), 0);

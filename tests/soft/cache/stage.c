@@ -110,8 +110,7 @@ int stage_create(const struct stage *s, struct gpunvme_cache **cache)
 	opts.frames = s->frames;
 	opts.lba = s->lba;
 	opts.file = s->of_file;
-	opts.volume = s->vol;
-	return gpunvme_cache_create(s->source == VOLUME ? NULL : s->dev[0], s->gpu, &opts, cache);
+	return gpunvme_cache_create(s->source == VOLUME ? s->vol : s->qp, &opts, cache);
 }
 
 void stage_open(struct stage *s, const char *keys)

@@ -10,6 +10,7 @@
 #include "dev/dev.h"
 #include "dma/mem_map.h"
 #include "gpu/gpu.h"
+#include "queue/queue.h"
 #include "run/landing.h"
 #include "util/entry.h"
 #include "util/opts.h"
@@ -36,10 +37,10 @@ static int check_options(const struct gpunvme_landing_opts *opts)
 	return 0;
 }
 
-static int make_memory(struct gpunvme_landing *l, uint32_t flags)
+/* @queue: NULL for memory of the host. */
+static int make_memory(struct gpunvme_landing *l, struct gpunvme_queue *queue)
 {
-	const struct gpunvme_mem_opts opts = { sizeof(opts), flags, 0 };
-	int ret = gpunvme_mem_alloc(l->gpu, (size_t)l->slots * GNV_LANDING_SLOT, &opts, &l->mem);
+	int ret = gpunvme_mem_alloc(l->gpu, queue, (size_t)l->slots * GNV_LANDING_SLOT, NULL, &l->mem);
 	uint32_t m;
 
 	for (m = 0; m < l->devs && !ret; m++)
@@ -62,12 +63,12 @@ static int make_local(struct gpunvme_landing *l)
 	return l->gpu->ops->poke(l->gpu, l->dvbuf.member, dbuf, l->devs * sizeof(dbuf[0]));
 }
 
-/* Where buffers lie in memory of the GPU: is it cached, or not reached by this drive? */
-static bool may_lie_elsewhere(struct gpunvme_landing *l, int ret)
+/* In memory of the GPU: is it cached, or not reached by a drive? */
+static bool may_lie_elsewhere(struct gpunvme_landing *l, const struct gpunvme_queue *queue, int ret)
 {
 	bool cached = false;
 
-	if (!__atomic_load_n(&l->gpu->data_local, __ATOMIC_RELAXED))
+	if (!queue->local)
 		return false;
 	if (!ret && !l->gpu->ops->mem_reach(l->gpu, l->dbuf.base, l->dbuf.len, &cached) && cached)
 		return true;
@@ -82,13 +83,13 @@ static void drop_memory(struct gpunvme_landing *l)
 }
 
 /* The parts of it. Those of a failure are freed by give_up(). */
-static int make_parts(struct gpunvme_landing *l)
+static int make_parts(struct gpunvme_landing *l, struct gpunvme_queue *queue)
 {
-	int ret = make_memory(l, 0);
+	int ret = make_memory(l, queue);
 
-	if (may_lie_elsewhere(l, ret)) {
+	if (may_lie_elsewhere(l, queue, ret)) {
 		drop_memory(l);
-		ret = make_memory(l, GPUNVME_MEM_HOST);
+		ret = make_memory(l, NULL);
 	}
 	return ret ? ret : make_local(l);
 }
@@ -115,44 +116,24 @@ static int give_up(struct gpunvme_landing *l, int ret)
 	return gnv_fail_again(ret, &kept);
 }
 
-static int check_devs(struct gpunvme_dev *const *devs, uint32_t count)
-{
-	uint32_t m;
-
-	if (!count || count > GPUNVME_QUEUE_DEVICES)
-		return gnv_fail(-EINVAL, "landing memory is of 1 to %u devices, not %u", GPUNVME_QUEUE_DEVICES, count);
-	for (m = 0; m < count; m++)
-		if (!devs[m])
-			return gnv_fail(-EINVAL, "device %u of %u is NULL", m, count);
-	return 0;
-}
-
 /* A target of several devices is none that all of them can access. */
-static void fill(struct gpunvme_landing *l, struct gpunvme_gpu *gpu, struct gpunvme_dev *const *devs, uint32_t count,
-		 const struct gpunvme_landing_opts *opts)
+static void fill(struct gpunvme_landing *l, const struct gpunvme_queue *queue, const struct gpunvme_landing_opts *opts)
 {
-	*l = (struct gpunvme_landing){ .process = gnv_process(), .gpu = gnv_gpu_get(gpu), .devs = count, .device = devs[0]->number };
-	memcpy(l->dev, devs, count * sizeof(devs[0]));
-	l->devices = gnv_dev_numbers(devs, count);
+	*l = (struct gpunvme_landing){ .process = gnv_process(), .gpu = gnv_gpu_get(queue->gpu), .devs = queue->devices };
+	memcpy(l->dev, queue->dev, sizeof(l->dev));
+	l->device = l->dev[0]->number;
+	l->devices = gnv_dev_numbers(l->dev, l->devs);
 	l->slots = opts->slots ? opts->slots : SLOTS;
-	l->always = opts->flags & GPUNVME_LANDING_ALWAYS || count > 1;
+	l->always = opts->flags & GPUNVME_LANDING_ALWAYS || l->devs > 1;
 }
 
-GPUNVME_API int gpunvme_landing_create(struct gpunvme_gpu *gpu, struct gpunvme_dev *dev, const struct gpunvme_landing_opts *opts,
+GPUNVME_API int gpunvme_landing_create(struct gpunvme_queue *queue, const struct gpunvme_landing_opts *opts,
 				       struct gpunvme_landing **landing)
 {
-	return gpunvme_landing_create_striped(gpu, &dev, 1, opts, landing);
-}
-
-GPUNVME_API int gpunvme_landing_create_striped(struct gpunvme_gpu *gpu, struct gpunvme_dev *const *devs, uint32_t count,
-					       const struct gpunvme_landing_opts *opts, struct gpunvme_landing **landing)
-{
 	struct gpunvme_landing_opts known = GPUNVME_LANDING_OPTS_INIT;
-	int ret = gnv_enter(gpu, gpu && devs && landing, "gpu, devs and landing");
+	int ret = gnv_enter(queue->gpu, queue && landing, "queue and landing");
 	struct gpunvme_landing *l;
 
-	if (!ret)
-		ret = check_devs(devs, count);
 	if (!ret)
 		ret = gnv_opts_copy(&known, opts, gpunvme_landing_opts);
 	if (!ret)
@@ -162,8 +143,8 @@ GPUNVME_API int gpunvme_landing_create_striped(struct gpunvme_gpu *gpu, struct g
 	l = calloc(1, sizeof(*l));
 	if (!l)
 		return gnv_fail(-ENOMEM, "out of memory");
-	fill(l, gpu, devs, count, &known);
-	ret = make_parts(l);
+	fill(l, queue, &known);
+	ret = make_parts(l, queue);
 	if (ret)
 		return give_up(l, ret);
 	*landing = l;
