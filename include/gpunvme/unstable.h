@@ -31,7 +31,7 @@ struct gpunvme_sqe;
  */
 enum gpunvme_fault_kind {
 	GPUNVME_FAULT_STATE,     /* a property of the drive, as long as it exists */
-	GPUNVME_FAULT_MISHAP,    /* a fault of commands, or of the controller when it is enabled or disabled */
+	GPUNVME_FAULT_ACTION,    /* changes commands, or the controller when it is enabled or disabled */
 	GPUNVME_FAULT_CONDITION  /* selects the commands that have the fault */
 };
 

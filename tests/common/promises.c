@@ -109,7 +109,7 @@ static bool works(struct rig *rig)
 		status = rig_move(rig, i, true, rig->lba);
 		status = status ? status : rig_move(rig, i, false, rig->lba);
 		if (!status && memcmp(gpunvme_mem_ptr(s->mem[0]), gpunvme_mem_ptr(s->mem[1]), PROMISES_BLOCK))
-			fail_msg("what was written after the mishap is not there");
+			fail_msg("what was written after the fault is not there");
 	}
 	rig->last = status;
 	return !status;
@@ -150,7 +150,7 @@ static void hold(const struct rig *rig, const struct promise *p, const struct ou
 		fail_msg("%s: told after %llu ms, back after %llu", p->what, told_ms, back_ms);
 }
 
-struct outcome rig_meet(struct rig *rig, const struct promise *p, rig_mishap_fn *mishap, void *arg)
+struct outcome rig_meet(struct rig *rig, const struct promise *p, rig_fault_fn *fault, void *arg)
 {
 	struct outcome o = { 0 };
 	pthread_t other;
@@ -159,7 +159,7 @@ struct outcome rig_meet(struct rig *rig, const struct promise *p, rig_mishap_fn 
 	rig->other = 0;
 	__atomic_store_n(&rig->answered, 0, __ATOMIC_RELAXED);
 	assert_int_equal(pthread_create(&other, NULL, go_on, rig), 0);
-	o.status = mishap(rig, arg, &o.told_ns);
+	o.status = fault(rig, arg, &o.told_ns);
 	__atomic_store_n(&rig->answered, 1, __ATOMIC_RELEASE);
 	pthread_join(other, NULL);
 	if (o.status > 0)

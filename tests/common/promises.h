@@ -64,11 +64,11 @@ int rig_look(struct rig *rig);
 int rig_move(struct rig *rig, unsigned side, bool write, uint64_t lba);
 
 /*
- * @mishap is called while the other side reads, and returns the result of lane 0, with its time after the fault in @told_ns. What
+ * @fault is called while the other side reads, and returns the result of lane 0, with its time after the fault in @told_ns. What
  * can be recovered is recovered, and all of that is compared with the guarantee.
  */
-typedef int rig_mishap_fn(struct rig *rig, void *arg, uint64_t *told_ns);
-struct outcome rig_meet(struct rig *rig, const struct promise *p, rig_mishap_fn *mishap, void *arg);
+typedef int rig_fault_fn(struct rig *rig, void *arg, uint64_t *told_ns);
+struct outcome rig_meet(struct rig *rig, const struct promise *p, rig_fault_fn *fault, void *arg);
 
 /* Worst of several. */
 struct worst {
@@ -76,7 +76,7 @@ struct worst {
 	unsigned times, others;
 };
 void worst_add(struct worst *worst, const struct outcome *o);
-/* A line for scripts/reliability. @kind: what it is called there, "fault" or "mishap". */
+/* A line for scripts/reliability. @kind: what it is called there, "fault" or "host_fault". */
 void worst_print(const struct worst *worst, const struct promise *p, const char *on, const char *kind);
 
 #endif

@@ -19,19 +19,19 @@ static void check(bool ok)
 }
 
 static enum gnv_soft_next noted_begin(struct gnv_soft_cmd *cmd);
-static void noted_mishap(const struct gnv_soft_cmd *cmd, uint32_t *dw2, uint32_t *dw3);
+static void noted_action(const struct gnv_soft_cmd *cmd, uint32_t *dw2, uint32_t *dw3);
 static void watched_store(const char *function, void *at, struct vd_vec v);
 static struct vd_vec watched_load(const void *at);
 
 #undef gnv_soft_io_begin
-#undef gnv_soft_mishap_entry
+#undef gnv_soft_action_entry
 #define gnv_soft_io_begin noted_begin
-#define gnv_soft_mishap_entry noted_mishap
+#define gnv_soft_action_entry noted_action
 #define vd_store(...) watched_store(__func__, __VA_ARGS__)
 #define vd_load watched_load
 #include "vdrive/kernel/kernel.c" /* quiet bugprone-suspicious-include: a kernel is one unit */
 #undef gnv_soft_io_begin
-#undef gnv_soft_mishap_entry
+#undef gnv_soft_action_entry
 #undef vd_store
 #undef vd_load
 
@@ -52,20 +52,20 @@ static enum gnv_soft_next noted_begin(struct gnv_soft_cmd *cmd)
 }
 
 /* A fault may put other identifiers into the next entry. */
-static const struct gnv_soft_cmd *mishap;
+static const struct gnv_soft_cmd *acted;
 
-static void noted_mishap(const struct gnv_soft_cmd *cmd, uint32_t *dw2, uint32_t *dw3)
+static void noted_action(const struct gnv_soft_cmd *cmd, uint32_t *dw2, uint32_t *dw3)
 {
-	mishap = cmd;
-	vd_soft_mishap_entry(cmd, dw2, dw3);
+	acted = cmd;
+	vd_soft_action_entry(cmd, dw2, dw3);
 }
 
 static void note_entry(const struct vd_vec *v)
 {
-	const uint16_t qid = mishap ? mishap->qid : (uint16_t)(v->w[2] >> 16), cid = mishap ? mishap->sqe.cid : (uint16_t)v->w[3];
+	const uint16_t qid = acted ? acted->qid : (uint16_t)(v->w[2] >> 16), cid = acted ? acted->sqe.cid : (uint16_t)v->w[3];
 	unsigned i;
 
-	mishap = NULL;
+	acted = NULL;
 
 	for (i = 0; i < opened && (open[i].qid != qid || open[i].cid != cid); i++)
 		;

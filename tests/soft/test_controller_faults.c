@@ -489,7 +489,7 @@ static void every_word_is_listed(void **state)
 			continue;
 		snprintf(text, sizeof(text), *f.number ? "%s:1" : "%s", f.word);
 		assert_int_equal(gnv_soft_fault_parse(text, &config.traits, &config.rules), 0);
-		assert_int_equal(config.rules.count, f.kind == GPUNVME_FAULT_MISHAP && strcmp(f.word, "seed") != 0);
+		assert_int_equal(config.rules.count, f.kind == GPUNVME_FAULT_ACTION && strcmp(f.word, "seed") != 0);
 	}
 	assert_true(count > 50 && count < 128 && conditions == 8);
 	n = 2;

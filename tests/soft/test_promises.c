@@ -112,7 +112,7 @@ static int write_victim(struct rig *rig, void *arg, uint64_t *told_ns)
 #define STEP 1
 #endif
 
-static void every_mishap_is_answered(void **state)
+static void every_fault_is_reported(void **state)
 {
 	const char *n = getenv("GPUNVME_PROMISES");
 	unsigned times = n ? (unsigned)atoi(n) : 1;
@@ -137,7 +137,7 @@ static void every_mishap_is_answered(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(every_mishap_is_answered) };
+	const struct CMUnitTest tests[] = { cmocka_unit_test(every_fault_is_reported) };
 
 	return cmocka_run_group_tests_name("promises", tests, make_image, image_remove_disk);
 }

@@ -8,12 +8,12 @@
 
 static const char *const kinds[] = {
 	[GPUNVME_FAULT_STATE] = "state",
-	[GPUNVME_FAULT_MISHAP] = "mishap",
+	[GPUNVME_FAULT_ACTION] = "action",
 	[GPUNVME_FAULT_CONDITION] = "condition",
 };
 static const char *const headings[] = {
 	[GPUNVME_FAULT_STATE] = "States of the drive, for its whole life:",
-	[GPUNVME_FAULT_MISHAP] = "\nFaults of commands (unready, dies, deaf: of the controller when CC.EN changes):",
+	[GPUNVME_FAULT_ACTION] = "\nFaults of commands (unready, dies, deaf: of the controller when CC.EN changes):",
 	[GPUNVME_FAULT_CONDITION] = "\nConditions of a fault:",
 };
 

@@ -391,7 +391,7 @@ int gpunvme_fault_list_v(struct gpunvme_fault *to, uint32_t *count, size_t strid
 	if (ret)
 		return ret;
 	for (size_t i = 0; i < GNV_ARRAY_LEN(words); i++)
-		add(&list, words[i].sort <= POWER_OF_2 ? GPUNVME_FAULT_STATE : GPUNVME_FAULT_MISHAP, words[i].max, words[i].word,
+		add(&list, words[i].sort <= POWER_OF_2 ? GPUNVME_FAULT_STATE : GPUNVME_FAULT_ACTION, words[i].max, words[i].word,
 		    words[i].number, words[i].text);
 	for (size_t i = 0; i < GNV_ARRAY_LEN(conditions); i++)
 		add(&list, GPUNVME_FAULT_CONDITION, 0, conditions[i].key, conditions[i].value, conditions[i].text);

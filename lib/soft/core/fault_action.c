@@ -80,7 +80,7 @@ enum gnv_soft_next gnv_soft_posted_early(struct gnv_soft_cmd *cmd, uint64_t now)
 	return next;
 }
 
-int gnv_soft_mishap_io(struct gnv_soft_cmd *cmd, int res)
+int gnv_soft_action_io(struct gnv_soft_cmd *cmd, int res)
 {
 	uint32_t block = 1u << cmd->part->ns.lba_shift;
 
@@ -91,13 +91,13 @@ int gnv_soft_mishap_io(struct gnv_soft_cmd *cmd, int res)
 	return res;
 }
 
-void gnv_soft_mishap_data(struct gnv_soft_cmd *cmd)
+void gnv_soft_action_data(struct gnv_soft_cmd *cmd)
 {
 	if (cmd->verdict == GNV_SOFT_FLIP)
 		gnv_soft_data_flip(cmd, cmd->number % (cmd->op.len * 8));
 }
 
-void gnv_soft_mishap_entry(const struct gnv_soft_cmd *cmd, uint32_t *dw2, uint32_t *dw3)
+void gnv_soft_action_entry(const struct gnv_soft_cmd *cmd, uint32_t *dw2, uint32_t *dw3)
 {
 	switch (cmd->verdict) {
 	case GNV_SOFT_CID:

@@ -190,7 +190,7 @@ enum gnv_soft_next gnv_soft_io_look(struct gnv_soft_cmd *cmd)
 	if (status)
 		return end(cmd, status);
 	if (cmd->verdict == GNV_SOFT_FLIP && cmd->op.opc == GPUNVME_IO_WRITE)
-		gnv_soft_mishap_data(cmd);
+		gnv_soft_action_data(cmd);
 	if (cmd->stage == GNV_SOFT_STAGE_DSM && (!cmd->op.deallocate || cmd->done == cmd->op.ranges))
 		return end(cmd, 0);
 	return GNV_SOFT_STEP;
@@ -212,7 +212,7 @@ static uint16_t hand_over(struct gnv_soft_cmd *cmd)
 	if (cmd->op.opc != GPUNVME_IO_READ)
 		return 0;
 	if (cmd->verdict == GNV_SOFT_FLIP)
-		gnv_soft_mishap_data(cmd);
+		gnv_soft_action_data(cmd);
 	return cmd->apart ? gnv_soft_data_hand_over(cmd) : 0;
 }
 
@@ -293,7 +293,7 @@ static enum gnv_soft_next deallocated(struct gnv_soft_cmd *cmd, int res)
 enum gnv_soft_next gnv_soft_io_step(struct gnv_soft_cmd *cmd, int res)
 {
 	if (cmd->verdict)
-		res = gnv_soft_mishap_io(cmd, res);
+		res = gnv_soft_action_io(cmd, res);
 	if (cmd->stage == GNV_SOFT_STAGE_DSM)
 		return deallocated(cmd, res);
 	if (gnv_soft_is_answer(res))

@@ -207,9 +207,9 @@ enum gnv_soft_next gnv_soft_carry_out(struct gnv_soft_cmd *cmd, enum gnv_soft_ve
 /* After GNV_SOFT_POST. Return: GNV_SOFT_PARK. */
 enum gnv_soft_next gnv_soft_posted_early(struct gnv_soft_cmd *cmd, uint64_t now);
 /* Fake the result of the store, the data in the controller's own memory, and dwords of the completion. */
-int gnv_soft_mishap_io(struct gnv_soft_cmd *cmd, int res);
-void gnv_soft_mishap_data(struct gnv_soft_cmd *cmd);
-void gnv_soft_mishap_entry(const struct gnv_soft_cmd *cmd, uint32_t *dw2, uint32_t *dw3);
+int gnv_soft_action_io(struct gnv_soft_cmd *cmd, int res);
+void gnv_soft_action_data(struct gnv_soft_cmd *cmd);
+void gnv_soft_action_entry(const struct gnv_soft_cmd *cmd, uint32_t *dw2, uint32_t *dw3);
 
 /* ---- limit.c: commands that are too much for the drive ---- */
 

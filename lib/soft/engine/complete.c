@@ -190,7 +190,7 @@ static void put_entry(struct gnv_soft_cq *cq, const struct gnv_soft_cmd *cmd, ui
 	const bool pieces = gnv_soft_has(&cq->server->soft->config.traits, GNV_SOFT_CQE_PIECES);
 
 	if (cmd->verdict)
-		gnv_soft_mishap_entry(cmd, &dw2, &dw3);
+		gnv_soft_action_entry(cmd, &dw2, &dw3);
 	if (cmd->verdict == GNV_SOFT_TORN)
 		tear(cqe, dw3, cmd->number);
 	if (pieces)

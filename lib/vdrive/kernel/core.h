@@ -21,9 +21,9 @@
 #define gnv_soft_dptr vd_soft_dptr
 #define gnv_soft_carry_out vd_soft_carry_out
 #define gnv_soft_posted_early vd_soft_posted_early
-#define gnv_soft_mishap_io vd_soft_mishap_io
-#define gnv_soft_mishap_data vd_soft_mishap_data
-#define gnv_soft_mishap_entry vd_soft_mishap_entry
+#define gnv_soft_action_io vd_soft_action_io
+#define gnv_soft_action_data vd_soft_action_data
+#define gnv_soft_action_entry vd_soft_action_entry
 #define gnv_soft_fault_is_for vd_soft_fault_is_for
 #define gnv_soft_fault_draw vd_soft_fault_draw
 #define gnv_soft_fault_befall vd_soft_fault_befall

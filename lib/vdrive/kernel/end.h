@@ -98,7 +98,7 @@ static inline void put_entry(const struct turn *t, const struct gnv_soft_cmd *cm
 		status |= GPUNVME_ST_DNR;
 	dw3 = cmd->sqe.cid | phase | status << 17;
 	if (cmd->verdict)
-		gnv_soft_mishap_entry(cmd, &dw2, &dw3);
+		gnv_soft_action_entry(cmd, &dw2, &dw3);
 	if (VD_TEARS) { /* all but the phase arrives first */
 		const uint32_t old = (dw3 & ~GPUNVME_CQE_DW3_PHASE) | (phase ^ GPUNVME_CQE_DW3_PHASE);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What each injected fault of a drive through VFIO means to a program, as soft.test_promises has it of the controller in software:
- * what QEMU's controller, the kernel and an administrator can be made to do. For the guest of tests/vm, whose scenario "mishaps"
+ * what QEMU's controller, the kernel and an administrator can be made to do. For the guest of tests/vm, whose scenario "host_faults"
  * makes that drive: GPUNVME_TEST_DRIVE is its address, GPUNVME_TEST_PORT the way through VFIO; GPUNVME_PROMISES_MS=M: the time-out
  * of commands, where it is what ends one. GPUNVME_TEST_LATE: storage that is later than that, too. GPUNVME_TEST_LAST: the injected
  * fault after which the drive is gone, too.
@@ -34,7 +34,7 @@ static const char *drive; /* its address on the bus */
 static uint32_t timeout_ms = TIMEOUT_MS;
 static pid_t child;
 
-struct mishap {
+struct host_fault {
 	struct promise p;
 	void (*strike)(struct rig *rig); /* while a lane writes, again and again; or */
 	enum ns ns;			 /* one command to a block of these meets with it */
@@ -116,17 +116,17 @@ static void say(const char *line)
 static void report_error(struct rig *rig)
 {
 	(void)rig;
-	say("guest: error mishaps");
+	say("guest: error host_faults");
 }
 
 static void pull(struct rig *rig)
 {
 	(void)rig;
-	say("guest: pull mishaps");
+	say("guest: pull host_faults");
 }
 
 /* Of a drive that goes away a lane learns by the word of its queue, or, a moment later, that its buffer is its own again. */
-static const struct mishap mishaps[] = {
+static const struct host_fault faults[] = {
 	{ { "a block that cannot be read", 0x281, ALONE, false, 0 }, NULL, BROKEN, 8, false },
 	{ { "a block that cannot be written", 0x280, ALONE, false, 0 }, NULL, BROKEN, 16, true },
 	{ { "a drive that takes no writes any more", 0x280, ALONE, false, 0 }, NULL, READ_ONLY, 0, true },
@@ -143,7 +143,7 @@ static const struct mishap mishaps[] = {
 
 /* ---- The queues that meet it ---- */
 
-static int meet_once(struct rig *rig, const struct mishap *m, uint64_t *told_ns)
+static int meet_once(struct rig *rig, const struct host_fault *m, uint64_t *told_ns)
 {
 	const struct side *s = &rig->side[0];
 	struct gpunvme_view view = GPUNVME_VIEW_INIT;
@@ -163,7 +163,7 @@ static int meet_once(struct rig *rig, const struct mishap *m, uint64_t *told_ns)
 
 struct blow {
 	struct rig *rig;
-	const struct mishap *m;
+	const struct host_fault *m;
 	uint64_t at; /* atomic: when it begins */
 };
 
@@ -179,7 +179,7 @@ static void *strike(void *arg)
 
 static int meet(struct rig *rig, void *arg, uint64_t *told_ns)
 {
-	const struct mishap *m = arg;
+	const struct host_fault *m = arg;
 	const uint64_t limit = (m->p.lane ? timeout_ms + GRACE_MS : 500) * GNV_NS_PER_MS;
 	struct blow b = { rig, m, 0 };
 	pthread_t thread;
@@ -198,7 +198,7 @@ static int meet(struct rig *rig, void *arg, uint64_t *told_ns)
 	return status;
 }
 
-static struct outcome open_and_meet(const struct mishap *m)
+static struct outcome open_and_meet(const struct host_fault *m)
 {
 	const char *port = getenv("GPUNVME_TEST_PORT");
 	struct gpunvme_dev_opts opts = GPUNVME_DEV_OPTS_INIT;
@@ -224,11 +224,11 @@ static struct outcome open_and_meet(const struct mishap *m)
 	return o;
 }
 
-static void every_mishap_is_answered(void **state)
+static void every_fault_is_reported(void **state)
 {
 	const char *ms = getenv("GPUNVME_PROMISES_MS"), *on = getenv("GPUNVME_TEST_PORT");
 	const bool to_the_end = getenv("GPUNVME_TEST_LAST");
-	const size_t count = sizeof(mishaps) / sizeof(mishaps[0]) - !to_the_end;
+	const size_t count = sizeof(faults) / sizeof(faults[0]) - !to_the_end;
 	char name[64];
 
 	(void)state;
@@ -240,17 +240,17 @@ static void every_mishap_is_answered(void **state)
 		struct worst worst = { 0 };
 		struct outcome o;
 
-		if (mishaps[i].ns == LATE && !getenv("GPUNVME_TEST_LATE"))
+		if (faults[i].ns == LATE && !getenv("GPUNVME_TEST_LATE"))
 			continue;
-		o = open_and_meet(&mishaps[i]);
+		o = open_and_meet(&faults[i]);
 		worst_add(&worst, &o);
-		worst_print(&worst, &mishaps[i].p, name, "mishap");
+		worst_print(&worst, &faults[i].p, name, "host_fault");
 	}
 }
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(every_mishap_is_answered) };
+	const struct CMUnitTest tests[] = { cmocka_unit_test(every_fault_is_reported) };
 
-	return cmocka_run_group_tests_name("mishaps", tests, NULL, NULL);
+	return cmocka_run_group_tests_name("host_faults", tests, NULL, NULL);
 }
