@@ -27,7 +27,7 @@ struct sum {
 };
 
 /* Runs on the controller's threads. */
-static enum gnv_soft_verdict decide(void *ctx, uint16_t sqid, const struct gpunvme_sqe *cmd, uint16_t *status, uint32_t *delay_us)
+static enum gnv_soft_action decide(void *ctx, uint16_t sqid, const struct gpunvme_sqe *cmd, uint16_t *status, uint32_t *delay_us)
 {
 	struct fault *f = ctx;
 	uint32_t per_cent = __atomic_load_n(&f->per_cent, __ATOMIC_RELAXED);

@@ -10,7 +10,7 @@
 
 static const struct {
 	const char *word;
-	enum gnv_soft_verdict verdict; /* GNV_SOFT_GO: trait has the fault */
+	enum gnv_soft_action action; /* GNV_SOFT_GO: trait has the fault */
 	enum gnv_soft_trait trait;
 } refused[] = {
 	{ "flip", GNV_SOFT_FLIP, 0 },
@@ -24,12 +24,12 @@ static const struct {
 	{ "few-cids", GNV_SOFT_GO, GNV_SOFT_FEW_CIDS },
 };
 
-static bool has_rule(const struct gnv_soft_rules *rules, enum gnv_soft_verdict verdict)
+static bool has_rule(const struct gnv_soft_rules *rules, enum gnv_soft_action action)
 {
 	uint32_t i;
 
 	for (i = 0; i < rules->count; i++)
-		if (rules->rule[i].verdict == verdict)
+		if (rules->rule[i].action == action)
 			return true;
 	return false;
 }
@@ -39,7 +39,7 @@ int gnv_vdrive_check_faults(const struct gnv_soft_config *config)
 	size_t i;
 
 	for (i = 0; i < GNV_ARRAY_LEN(refused); i++)
-		if (refused[i].verdict ? has_rule(&config->rules, refused[i].verdict) : gnv_soft_has(&config->traits, refused[i].trait))
+		if (refused[i].action ? has_rule(&config->rules, refused[i].action) : gnv_soft_has(&config->traits, refused[i].trait))
 			return gnv_fail(-EINVAL, "fault=%s: a drive soft:vram: does not inject it. Use soft:ram:SIZE or an image", refused[i].word);
 	return 0;
 }

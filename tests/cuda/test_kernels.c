@@ -254,7 +254,7 @@ static void tiny_rings_and_small_transfers(void **state)
 }
 
 /* Every third read fails, with the block in the status. */
-static enum gnv_soft_verdict fail_some(void *ctx, uint16_t sqid, const struct gpunvme_sqe *cmd, uint16_t *status, uint32_t *delay_us)
+static enum gnv_soft_action fail_some(void *ctx, uint16_t sqid, const struct gpunvme_sqe *cmd, uint16_t *status, uint32_t *delay_us)
 {
 	(void)ctx;
 	(void)sqid;

@@ -261,14 +261,14 @@ void turn_for(unsigned qid)
 static void be_bad(void)
 {
 	const struct gnv_soft_traits *own = &soft->config.traits;
-	enum gnv_soft_verdict verdict;
+	enum gnv_soft_action action;
 
 	choose_faults(&soft->config);
-	verdict = soft->config.rules.rule[0].verdict;
-	soft->faulty = verdict != GNV_SOFT_GO;
-	m.twice = verdict == GNV_SOFT_TWICE || verdict == GNV_SOFT_EARLY;
-	m.forgets = gnv_soft_has(own, GNV_SOFT_LISTS_HANG) || verdict == GNV_SOFT_DROP || verdict == GNV_SOFT_STUCK ||
-		    verdict == GNV_SOFT_CFS || gnv_soft_has(own, GNV_SOFT_ONE_COMMAND) || gnv_soft_has(own, GNV_SOFT_SHARED_TAGS) ||
+	action = soft->config.rules.rule[0].action;
+	soft->faulty = action != GNV_SOFT_GO;
+	m.twice = action == GNV_SOFT_TWICE || action == GNV_SOFT_EARLY;
+	m.forgets = gnv_soft_has(own, GNV_SOFT_LISTS_HANG) || action == GNV_SOFT_DROP || action == GNV_SOFT_STUCK ||
+		    action == GNV_SOFT_CFS || gnv_soft_has(own, GNV_SOFT_ONE_COMMAND) || gnv_soft_has(own, GNV_SOFT_SHARED_TAGS) ||
 		    gnv_soft_has(own, GNV_SOFT_FEW_CIDS);
 }
 

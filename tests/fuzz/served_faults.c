@@ -11,7 +11,7 @@ void choose_faults(struct gnv_soft_config *config)
 					  GNV_SOFT_SLOW_WAKE, GNV_SOFT_HMB, GNV_SOFT_ONE_COMMAND, GNV_SOFT_SHARED_TAGS, GNV_SOFT_FEW_CIDS,
 					  GNV_SOFT_UNSAID, GNV_SOFT_LISTS_HALF };
 	const uint8_t trait = traits[next() % GNV_ARRAY_LEN(traits)];
-	const uint32_t verdict = next() % GNV_SOFT_ONES, number = next(), which = next();
+	const uint32_t action = next() % GNV_SOFT_ONES, number = next(), which = next();
 	struct gnv_soft_traits *own = &config->traits;
 
 	*own = (struct gnv_soft_traits){ .set = trait < GNV_SOFT_TRAITS ? 1ull << trait : 0 };
@@ -19,8 +19,8 @@ void choose_faults(struct gnv_soft_config *config)
 		own->number[i] = i == GNV_SOFT_HMB ? 1 : i == GNV_SOFT_FEW_CIDS ? 4 : 512;
 	if (trait == GNV_SOFT_SLOW_WAKE)
 		own->set |= 1ull << GNV_SOFT_SLEEPY;
-	config->rules = (struct gnv_soft_rules){ .count = verdict != GNV_SOFT_GO, .seed = 1 };
-	config->rules.rule[0] = (struct gnv_soft_rule){ .verdict = (enum gnv_soft_verdict)verdict,
+	config->rules = (struct gnv_soft_rules){ .count = action != GNV_SOFT_GO, .seed = 1 };
+	config->rules.rule[0] = (struct gnv_soft_rule){ .action = (enum gnv_soft_action)action,
 							     .number = number,
 							     .last = UINT64_MAX,
 							     .op = which & 1 ? GPUNVME_IO_READ :
@@ -30,10 +30,10 @@ void choose_faults(struct gnv_soft_config *config)
 							     .p = which & 8 ? 1u << 31 : 1ull << 32,
 							     .after = which >> 6,
 							     .count = which >> 4 & 3 };
-	if (verdict == GNV_SOFT_FAIL)
+	if (action == GNV_SOFT_FAIL)
 		config->rules.rule[0].number = number | which << 8;
-	if (verdict == GNV_SOFT_EVENT)
+	if (action == GNV_SOFT_EVENT)
 		config->rules.rule[0].number = 1 + number % GNV_SOFT_EVENTS;
-	if (verdict == GNV_SOFT_ERRNO)
+	if (action == GNV_SOFT_ERRNO)
 		config->rules.rule[0].number = 1 + number % 40;
 }

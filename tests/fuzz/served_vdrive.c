@@ -157,19 +157,19 @@ bool has_room_for_others(void)
 static void be_bad(void)
 {
 	struct gnv_soft_config *config = &soft->config;
-	enum gnv_soft_verdict verdict;
+	enum gnv_soft_action action;
 
 	choose_faults(config);
 	if (gnv_vdrive_check_faults(config)) {
 		config->traits = (struct gnv_soft_traits){ 0 };
 		config->rules = (struct gnv_soft_rules){ 0 };
 	}
-	verdict = config->rules.count ? config->rules.rule[0].verdict : GNV_SOFT_GO;
+	action = config->rules.count ? config->rules.rule[0].action : GNV_SOFT_GO;
 	soft->faulty = config->rules.count;
 	shared()->rules = config->rules;
 	shared()->judged = gnv_vdrive_judged(config);
-	m.forgets = gnv_soft_has(&config->traits, GNV_SOFT_LISTS_HANG) || verdict == GNV_SOFT_DROP || verdict == GNV_SOFT_STUCK ||
-		    verdict == GNV_SOFT_CFS;
+	m.forgets = gnv_soft_has(&config->traits, GNV_SOFT_LISTS_HANG) || action == GNV_SOFT_DROP || action == GNV_SOFT_STUCK ||
+		    action == GNV_SOFT_CFS;
 }
 
 /* As new. */

@@ -34,7 +34,7 @@ static int make_image(void **state)
 	return image_make_disk(state, 1 << 20);
 }
 
-static enum gnv_soft_verdict decide(void *ctx, const struct gpunvme_sqe *cmd, uint16_t *status)
+static enum gnv_soft_action decide(void *ctx, const struct gpunvme_sqe *cmd, uint16_t *status)
 {
 	(void)ctx;
 	*status = cmd->opc == GPUNVME_ADMIN_SET_FEATURES ? GPUNVME_SC_INVALID_FIELD : GPUNVME_SC_AER_LIMIT;

@@ -33,7 +33,7 @@ static struct {
 	uint16_t dropped; /* reads of this queue are not completed. 0: all are (atomic) */
 } t;
 
-static enum gnv_soft_verdict drop(void *ctx, uint16_t sqid, const struct gpunvme_sqe *cmd, uint16_t *status, uint32_t *delay_us)
+static enum gnv_soft_action drop(void *ctx, uint16_t sqid, const struct gpunvme_sqe *cmd, uint16_t *status, uint32_t *delay_us)
 {
 	(void)ctx;
 	(void)status;

@@ -333,7 +333,7 @@ static void *scribble(void *arg)
 }
 
 /* The fault hook runs between check and use: the moment in which a host would swap a field. */
-static enum gnv_soft_verdict swap_entry(void *ctx, uint16_t sqid, const struct gpunvme_sqe *cmd, uint16_t *status,
+static enum gnv_soft_action swap_entry(void *ctx, uint16_t sqid, const struct gpunvme_sqe *cmd, uint16_t *status,
 					uint32_t *delay_us)
 {
 	(void)ctx;

@@ -10,19 +10,19 @@
 
 #include "common/rawhost.h"
 
-/* ---- Fault hook: the verdict of the test, for commands on block `lba` only ---- */
+/* ---- Fault hook: the action of the test, for commands on block `lba` only ---- */
 
-struct verdict {
-	enum gnv_soft_verdict what;
+struct action {
+	enum gnv_soft_action what;
 	uint16_t status;
 	uint32_t delay_us;
 	uint32_t lba;
 	unsigned asked;
 };
 
-static enum gnv_soft_verdict decide(void *ctx, uint16_t sqid, const struct gpunvme_sqe *cmd, uint16_t *status, uint32_t *delay_us)
+static enum gnv_soft_action decide(void *ctx, uint16_t sqid, const struct gpunvme_sqe *cmd, uint16_t *status, uint32_t *delay_us)
 {
-	struct verdict *v = ctx;
+	struct action *v = ctx;
 
 	(void)sqid;
 	__atomic_fetch_add(&v->asked, 1, __ATOMIC_RELAXED);
@@ -34,9 +34,9 @@ static enum gnv_soft_verdict decide(void *ctx, uint16_t sqid, const struct gpunv
 }
 
 /* Commands are judged for as long as the controller lives, which is longer than a test does: nothing of its own may be looked at. */
-static struct verdict injected;
+static struct action injected;
 
-static void inject(struct verdict v)
+static void inject(struct action v)
 {
 	const struct gnv_soft_fault fault = { decide, &injected };
 
@@ -52,7 +52,7 @@ static unsigned judged(void)
 
 static void injected_failure_has_the_status_asked_for(void **state)
 {
-	struct verdict v = { .what = GNV_SOFT_FAIL, .status = GPUNVME_SC_WRITE_FAULT };
+	struct action v = { .what = GNV_SOFT_FAIL, .status = GPUNVME_SC_WRITE_FAULT };
 
 	(void)state;
 	inject(v);
@@ -64,7 +64,7 @@ static void injected_failure_has_the_status_asked_for(void **state)
 
 static void skipped_commands_touch_nothing(void **state)
 {
-	struct verdict v = { .what = GNV_SOFT_SKIP };
+	struct action v = { .what = GNV_SOFT_SKIP };
 
 	(void)state;
 	rawhost_fill(&host, 0, 512, 1);
@@ -75,7 +75,7 @@ static void skipped_commands_touch_nothing(void **state)
 
 static void bad_commands_never_reach_the_fault_hook(void **state)
 {
-	struct verdict v = { .what = GNV_SOFT_SKIP };
+	struct action v = { .what = GNV_SOFT_SKIP };
 	struct gpunvme_sqe sqe = rawhost_rw(&host, GPUNVME_IO_READ, ~0ull, 1, 0);
 
 	(void)state;
@@ -86,7 +86,7 @@ static void bad_commands_never_reach_the_fault_hook(void **state)
 
 static void delayed_commands_are_overtaken_and_complete_in_time(void **state)
 {
-	struct verdict v = { .what = GNV_SOFT_DELAY, .delay_us = 50000, .lba = 0 };
+	struct action v = { .what = GNV_SOFT_DELAY, .delay_us = 50000, .lba = 0 };
 	struct gpunvme_sqe slow = rawhost_rw(&host, GPUNVME_IO_READ, 0, 1, 0);
 	struct gpunvme_sqe fast = rawhost_rw(&host, GPUNVME_IO_READ, 1, 1, 4096);
 	struct timespec a, b;
@@ -121,9 +121,9 @@ static uint32_t abort_cid(uint16_t sqid, uint16_t cid)
 	return cqe.dw0;
 }
 
-static void parked_command_is_aborted(enum gnv_soft_verdict what)
+static void parked_command_is_aborted(enum gnv_soft_action what)
 {
-	struct verdict v = { .what = what, .delay_us = 4000000 };
+	struct action v = { .what = what, .delay_us = 4000000 };
 	struct gpunvme_sqe sqe = rawhost_rw(&host, GPUNVME_IO_READ, 0, 1, 0);
 	struct gpunvme_cqe cqe;
 	uint16_t cid;
@@ -160,7 +160,7 @@ static void abort_of_nothing_says_not_aborted(void **state)
 /* More dropped commands than a server thread has room for. */
 static void stuck_commands_leave_room_for_abort(void **state)
 {
-	struct verdict v = { .what = GNV_SOFT_DROP };
+	struct action v = { .what = GNV_SOFT_DROP };
 	struct gpunvme_sqe sqe = { .opc = GPUNVME_IO_FLUSH, .nsid = 1 };
 	struct gpunvme_cqe cqe;
 	struct rawhost_queue q;
@@ -184,7 +184,7 @@ static void stuck_commands_leave_room_for_abort(void **state)
 
 static void deleting_a_queue_ends_its_commands(void **state)
 {
-	struct verdict v = { .what = GNV_SOFT_DROP };
+	struct action v = { .what = GNV_SOFT_DROP };
 	struct gpunvme_sqe sqe = rawhost_rw(&host, GPUNVME_IO_READ, 0, 1, 0);
 	struct gpunvme_cqe cqe;
 

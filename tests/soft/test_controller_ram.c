@@ -218,7 +218,7 @@ static void scattered_data(void **state)
 	assert_int_equal(rawhost_data(&host, (2 << 20) - 31 * 8192)[512], 0);
 }
 
-static enum gnv_soft_verdict in_halves(void *ctx, uint16_t sqid, const struct gpunvme_sqe *cmd, uint16_t *status, uint32_t *number)
+static enum gnv_soft_action in_halves(void *ctx, uint16_t sqid, const struct gpunvme_sqe *cmd, uint16_t *status, uint32_t *number)
 {
 	unsigned *asked = ctx;
 

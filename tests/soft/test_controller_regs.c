@@ -123,7 +123,7 @@ static void reset_clears_doorbells(void **state)
 	assert_int_equal(rawhost_read32(&host, 0x1000 + 8), 0);
 }
 
-static enum gnv_soft_verdict drop_all(void *ctx, uint16_t sqid, const struct gpunvme_sqe *cmd, uint16_t *status, uint32_t *delay_us)
+static enum gnv_soft_action drop_all(void *ctx, uint16_t sqid, const struct gpunvme_sqe *cmd, uint16_t *status, uint32_t *delay_us)
 {
 	(void)ctx;
 	(void)sqid;

@@ -232,7 +232,7 @@ struct seen {
 	uint32_t all, forced;
 };
 
-static enum gnv_soft_verdict count_forced(void *ctx, uint16_t sqid, const struct gpunvme_sqe *cmd, uint16_t *status, uint32_t *delay_us)
+static enum gnv_soft_action count_forced(void *ctx, uint16_t sqid, const struct gpunvme_sqe *cmd, uint16_t *status, uint32_t *delay_us)
 {
 	struct seen *seen = ctx;
 

@@ -101,7 +101,7 @@ static struct gpunvme_queue_info info_of(const struct stage *s)
 	return info;
 }
 
-static enum gnv_soft_verdict fail_fifth(void *ctx, uint16_t sqid, const struct gpunvme_sqe *cmd, uint16_t *status, uint32_t *delay_us)
+static enum gnv_soft_action fail_fifth(void *ctx, uint16_t sqid, const struct gpunvme_sqe *cmd, uint16_t *status, uint32_t *delay_us)
 {
 	(void)ctx;
 	(void)sqid;
@@ -143,7 +143,7 @@ static void counts_are_exact(void **state)
 }
 
 /* Every tenth command is late: the times show how many, and by how much at least. */
-static enum gnv_soft_verdict delay_tenth(void *ctx, uint16_t sqid, const struct gpunvme_sqe *cmd, uint16_t *status, uint32_t *delay_us)
+static enum gnv_soft_action delay_tenth(void *ctx, uint16_t sqid, const struct gpunvme_sqe *cmd, uint16_t *status, uint32_t *delay_us)
 {
 	(void)ctx;
 	(void)sqid;

@@ -143,7 +143,7 @@ static void test_all_places(void **state)
 }
 
 /* Reads through one queue take long. */
-static enum gnv_soft_verdict slow_queue(void *ctx, uint16_t sqid, const struct gpunvme_sqe *cmd, uint16_t *status, uint32_t *delay_us)
+static enum gnv_soft_action slow_queue(void *ctx, uint16_t sqid, const struct gpunvme_sqe *cmd, uint16_t *status, uint32_t *delay_us)
 {
 	(void)cmd;
 	(void)status;
@@ -350,7 +350,7 @@ static void test_address(void **state)
 	good(gpunvme_dev_close(dev));
 }
 
-static enum gnv_soft_verdict stall_first(void *ctx, uint16_t sqid, const struct gpunvme_sqe *cmd, uint16_t *status,
+static enum gnv_soft_action stall_first(void *ctx, uint16_t sqid, const struct gpunvme_sqe *cmd, uint16_t *status,
 					 uint32_t *delay_us)
 {
 	(void)sqid;

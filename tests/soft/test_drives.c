@@ -761,7 +761,7 @@ static void let_go(void *dev)
 
 static uint32_t put_back; /* Set Features that give a power state or transitions back, as bits (atomic) */
 
-static enum gnv_soft_verdict watch_power(void *ctx, const struct gpunvme_sqe *cmd, uint16_t *status)
+static enum gnv_soft_action watch_power(void *ctx, const struct gpunvme_sqe *cmd, uint16_t *status)
 {
 	const uint32_t fid = cmd->cdw10 & 0xff;
 
@@ -874,7 +874,7 @@ static void test_no_wake(void **state)
 
 static uint32_t was_set; /* features, as bits (atomic) */
 
-static enum gnv_soft_verdict watch_features(void *ctx, const struct gpunvme_sqe *cmd, uint16_t *status)
+static enum gnv_soft_action watch_features(void *ctx, const struct gpunvme_sqe *cmd, uint16_t *status)
 {
 	(void)ctx;
 	(void)status;
@@ -968,7 +968,7 @@ static struct gpunvme_dev *make_unproven(const char *keys, void (*change)(struct
 }
 
 /* Reads of so many blocks are errors, unless they are by an SGL. */
-static enum gnv_soft_verdict fail_size(void *ctx, uint16_t sqid, const struct gpunvme_sqe *cmd, uint16_t *status, uint32_t *delay_us)
+static enum gnv_soft_action fail_size(void *ctx, uint16_t sqid, const struct gpunvme_sqe *cmd, uint16_t *status, uint32_t *delay_us)
 {
 	(void)sqid;
 	(void)delay_us;
@@ -999,7 +999,7 @@ static void test_each_size(void **state)
 }
 
 /* The largest reads with their list at so many bytes of a page are errors. */
-static enum gnv_soft_verdict fail_place(void *ctx, uint16_t sqid, const struct gpunvme_sqe *cmd, uint16_t *status, uint32_t *delay_us)
+static enum gnv_soft_action fail_place(void *ctx, uint16_t sqid, const struct gpunvme_sqe *cmd, uint16_t *status, uint32_t *delay_us)
 {
 	(void)sqid;
 	(void)delay_us;

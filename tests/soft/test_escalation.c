@@ -42,7 +42,7 @@ static struct {
 	uint32_t queues;
 	uint32_t lose;	   /* atomic: reads and writes vanish */
 	uint32_t lost;	   /* atomic: how many have */
-	uint32_t deletion; /* atomic: enum gnv_soft_verdict */
+	uint32_t deletion; /* atomic: enum gnv_soft_action */
 	uint32_t setting;  /* atomic: of Set Features but the number of queues, while it is not GO */
 	uint32_t asking;   /* atomic: of Get Features */
 	uint32_t dropped;  /* atomic: such commands that vanished */
@@ -58,7 +58,7 @@ static int make_image(void **state)
 	return image_make_disk(state, 1 << 20);
 }
 
-static enum gnv_soft_verdict decide(void *ctx, uint16_t sqid, const struct gpunvme_sqe *cmd, uint16_t *status, uint32_t *delay_us)
+static enum gnv_soft_action decide(void *ctx, uint16_t sqid, const struct gpunvme_sqe *cmd, uint16_t *status, uint32_t *delay_us)
 {
 	(void)ctx;
 	(void)sqid;
@@ -71,7 +71,7 @@ static enum gnv_soft_verdict decide(void *ctx, uint16_t sqid, const struct gpunv
 	return GNV_SOFT_DROP;
 }
 
-static enum gnv_soft_verdict decide_admin(void *ctx, const struct gpunvme_sqe *cmd, uint16_t *status)
+static enum gnv_soft_action decide_admin(void *ctx, const struct gpunvme_sqe *cmd, uint16_t *status)
 {
 	(void)ctx;
 	*status = GPUNVME_SC_INTERNAL;

@@ -110,7 +110,7 @@ static struct {
 	bool refuse;			 /* atomic */
 } seen;
 
-static enum gnv_soft_verdict watch(void *ctx, const struct gpunvme_sqe *cmd, uint16_t *status)
+static enum gnv_soft_action watch(void *ctx, const struct gpunvme_sqe *cmd, uint16_t *status)
 {
 	(void)ctx;
 	*status = GPUNVME_SC_INTERNAL;

@@ -35,7 +35,7 @@ struct counts {
 
 static struct counts counts;
 
-static enum gnv_soft_verdict on_admin(void *ctx, const struct gpunvme_sqe *cmd, uint16_t *status)
+static enum gnv_soft_action on_admin(void *ctx, const struct gpunvme_sqe *cmd, uint16_t *status)
 {
 	(void)ctx;
 	*status = GPUNVME_SC_INTERNAL;
@@ -49,7 +49,7 @@ static enum gnv_soft_verdict on_admin(void *ctx, const struct gpunvme_sqe *cmd, 
 	return GNV_SOFT_GO;
 }
 
-static enum gnv_soft_verdict on_io(void *ctx, uint16_t sqid, const struct gpunvme_sqe *cmd, uint16_t *status, uint32_t *delay_us)
+static enum gnv_soft_action on_io(void *ctx, uint16_t sqid, const struct gpunvme_sqe *cmd, uint16_t *status, uint32_t *delay_us)
 {
 	(void)ctx;
 	(void)sqid;

@@ -216,7 +216,7 @@ static void forwarded_doorbells_work(void **state)
 }
 
 /* A tenth of the commands late by up to 3 ms. */
-static enum gnv_soft_verdict dawdle(void *ctx, uint16_t sqid, const struct gpunvme_sqe *cmd, uint16_t *status, uint32_t *delay_us)
+static enum gnv_soft_action dawdle(void *ctx, uint16_t sqid, const struct gpunvme_sqe *cmd, uint16_t *status, uint32_t *delay_us)
 {
 	uint32_t *random = ctx;
 
@@ -243,7 +243,7 @@ static void many_lanes_share_a_dawdling_queue(void **state)
 }
 
 /* Each command's own status to its own lane. */
-static enum gnv_soft_verdict fail_by_lba(void *ctx, uint16_t sqid, const struct gpunvme_sqe *cmd, uint16_t *status, uint32_t *delay_us)
+static enum gnv_soft_action fail_by_lba(void *ctx, uint16_t sqid, const struct gpunvme_sqe *cmd, uint16_t *status, uint32_t *delay_us)
 {
 	(void)ctx;
 	(void)sqid;

@@ -36,7 +36,7 @@ static int make_image(void **state)
 }
 
 /* The first read completes twice, the second one never begins. */
-static enum gnv_soft_verdict decide(void *ctx, uint16_t sqid, const struct gpunvme_sqe *cmd, uint16_t *status, uint32_t *number)
+static enum gnv_soft_action decide(void *ctx, uint16_t sqid, const struct gpunvme_sqe *cmd, uint16_t *status, uint32_t *number)
 {
 	uint32_t *reads = ctx, n = __atomic_load_n(reads, __ATOMIC_RELAXED);
 
@@ -51,7 +51,7 @@ static enum gnv_soft_verdict decide(void *ctx, uint16_t sqid, const struct gpunv
 	return n == 1 ? GNV_SOFT_TWICE : n == 2 ? GNV_SOFT_DROP : GNV_SOFT_GO;
 }
 
-static enum gnv_soft_verdict decide_admin(void *ctx, const struct gpunvme_sqe *cmd, uint16_t *status)
+static enum gnv_soft_action decide_admin(void *ctx, const struct gpunvme_sqe *cmd, uint16_t *status)
 {
 	(void)ctx;
 	(void)status;

@@ -99,7 +99,7 @@ static bool is_time(const struct stage *s, uint16_t sqid, const struct gpunvme_s
 	return s->seen >= NTH && alone(s, sqid, cmd);
 }
 
-static enum gnv_soft_verdict decide(void *ctx, uint16_t sqid, const struct gpunvme_sqe *cmd, uint16_t *status, uint32_t *delay_us)
+static enum gnv_soft_action decide(void *ctx, uint16_t sqid, const struct gpunvme_sqe *cmd, uint16_t *status, uint32_t *delay_us)
 {
 	struct stage *s = ctx;
 
@@ -479,7 +479,7 @@ struct edges {
 };
 
 /* Before a read of a test each end of its page differs from both ends of the block. Else the command fails, and so does the test. */
-static enum gnv_soft_verdict check_fill(void *ctx, uint16_t sqid, const struct gpunvme_sqe *cmd, uint16_t *status, uint32_t *delay_us)
+static enum gnv_soft_action check_fill(void *ctx, uint16_t sqid, const struct gpunvme_sqe *cmd, uint16_t *status, uint32_t *delay_us)
 {
 	struct edges *e = ctx;
 	const struct gnv_soft_map *map;

@@ -46,7 +46,7 @@ static struct {
 	unsigned char *bytes; /* the caller's */
 	bool mine;	      /* they were given back, and carry OWN */
 	bool begun;	      /* atomic: the stalled read */
-	enum gnv_soft_verdict deletion;
+	enum gnv_soft_action deletion;
 	unsigned busy; /* -EBUSY answered */
 } t;
 
@@ -62,7 +62,7 @@ static int make_image(void **state)
 	return !f || fwrite(data, sizeof(data), 1, f) != 1 || fclose(f) ? -1 : 0;
 }
 
-static enum gnv_soft_verdict stall(void *ctx, uint16_t sqid, const struct gpunvme_sqe *cmd, uint16_t *status, uint32_t *delay_us)
+static enum gnv_soft_action stall(void *ctx, uint16_t sqid, const struct gpunvme_sqe *cmd, uint16_t *status, uint32_t *delay_us)
 {
 	(void)ctx;
 	(void)sqid;
@@ -72,14 +72,14 @@ static enum gnv_soft_verdict stall(void *ctx, uint16_t sqid, const struct gpunvm
 	return GNV_SOFT_STALL;
 }
 
-static enum gnv_soft_verdict decide_admin(void *ctx, const struct gpunvme_sqe *cmd, uint16_t *status)
+static enum gnv_soft_action decide_admin(void *ctx, const struct gpunvme_sqe *cmd, uint16_t *status)
 {
 	(void)ctx;
 	*status = GPUNVME_SC_INTERNAL;
 	return cmd->opc == GPUNVME_ADMIN_DELETE_SQ ? t.deletion : GNV_SOFT_GO;
 }
 
-static void open_all(enum gnv_soft_verdict deletion, bool volume)
+static void open_all(enum gnv_soft_action deletion, bool volume)
 {
 	static const struct gnv_soft_fault fault = { stall, NULL };
 	static const struct gnv_soft_admin_fault admin = { decide_admin, NULL };
@@ -203,7 +203,7 @@ static void let_go(const char *order)
 	free(t.bytes);
 }
 
-static unsigned orders(enum gnv_soft_verdict deletion)
+static unsigned orders(enum gnv_soft_action deletion)
 {
 	static const char *const order[] = { "qmwqmdm", "mqwmqdm", "mwqmdm", "qdmw" };
 	unsigned busy = 0;

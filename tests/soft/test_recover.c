@@ -39,7 +39,7 @@ static struct {
 	struct gpunvme_dbuf dbuf;
 	uint32_t mood;    /* atomic */
 	uint32_t left;    /* atomic: commands that meet it, then all is well again */
-	uint32_t deletion; /* atomic: enum gnv_soft_verdict */
+	uint32_t deletion; /* atomic: enum gnv_soft_action */
 	bool watched;
 	int result[LANES];
 	uint32_t started; /* atomic */
@@ -51,7 +51,7 @@ static int make_image(void **state)
 	return image_make_disk(state, 4 << 20);
 }
 
-static enum gnv_soft_verdict decide(void *ctx, uint16_t sqid, const struct gpunvme_sqe *cmd, uint16_t *status, uint32_t *delay_us)
+static enum gnv_soft_action decide(void *ctx, uint16_t sqid, const struct gpunvme_sqe *cmd, uint16_t *status, uint32_t *delay_us)
 {
 	uint32_t mood = __atomic_load_n(&t.mood, __ATOMIC_RELAXED), left = __atomic_load_n(&t.left, __ATOMIC_RELAXED);
 
@@ -67,7 +67,7 @@ static enum gnv_soft_verdict decide(void *ctx, uint16_t sqid, const struct gpunv
 	return mood == WELL || !left ? GNV_SOFT_GO : mood == LOSE ? GNV_SOFT_DROP : GNV_SOFT_DELAY;
 }
 
-static enum gnv_soft_verdict decide_admin(void *ctx, const struct gpunvme_sqe *cmd, uint16_t *status)
+static enum gnv_soft_action decide_admin(void *ctx, const struct gpunvme_sqe *cmd, uint16_t *status)
 {
 	(void)ctx;
 	*status = GPUNVME_SC_INTERNAL;
@@ -320,7 +320,7 @@ static void old_handles_are_refused(void **state)
 /*
  * The controller will not delete the queue, or does not even complete the command: it is reset, and all its queues are made anew.
  */
-static void deletion_fails(enum gnv_soft_verdict verdict, uint32_t width)
+static void deletion_fails(enum gnv_soft_action action, uint32_t width)
 {
 	pthread_t lanes;
 	uint32_t lane;
@@ -330,8 +330,8 @@ static void deletion_fails(enum gnv_soft_verdict verdict, uint32_t width)
 	assert_int_equal(pthread_create(&lanes, NULL, launch_writes, &width), 0);
 	while (info_of(0).in_flight + info_of(1).in_flight < LANES)
 		usleep(1000);
-	__atomic_store_n(&t.deletion, verdict, __ATOMIC_RELAXED);
-	if (verdict == GNV_SOFT_DROP)
+	__atomic_store_n(&t.deletion, action, __ATOMIC_RELAXED);
+	if (action == GNV_SOFT_DROP)
 		t.dev->nvme.admin.timeout_ms = ADMIN_MS;
 	assert_int_equal(gpunvme_queue_recover(t.qp[0]), 0);
 	__atomic_store_n(&t.deletion, GNV_SOFT_GO, __ATOMIC_RELAXED);

@@ -34,7 +34,7 @@ static int make_image(void **state)
 	return image_make_disk(state, 1 << 20);
 }
 
-static enum gnv_soft_verdict lose(void *ctx, uint16_t sqid, const struct gpunvme_sqe *cmd, uint16_t *status, uint32_t *number)
+static enum gnv_soft_action lose(void *ctx, uint16_t sqid, const struct gpunvme_sqe *cmd, uint16_t *status, uint32_t *number)
 {
 	(void)ctx;
 	(void)sqid;

@@ -290,7 +290,7 @@ struct held {
 };
 
 /* A read of that block does not begin before it is released. */
-static enum gnv_soft_verdict hold_read(void *ctx, uint16_t sqid, const struct gpunvme_sqe *cmd, uint16_t *status, uint32_t *delay_us)
+static enum gnv_soft_action hold_read(void *ctx, uint16_t sqid, const struct gpunvme_sqe *cmd, uint16_t *status, uint32_t *delay_us)
 {
 	struct held *held = ctx;
 
@@ -995,7 +995,7 @@ struct writes {
 	uint32_t all, forced; /* of them with FUA */
 };
 
-static enum gnv_soft_verdict count_writes(void *ctx, uint16_t sqid, const struct gpunvme_sqe *cmd, uint16_t *status, uint32_t *delay_us)
+static enum gnv_soft_action count_writes(void *ctx, uint16_t sqid, const struct gpunvme_sqe *cmd, uint16_t *status, uint32_t *delay_us)
 {
 	struct writes *seen = ctx;
 

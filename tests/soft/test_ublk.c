@@ -270,7 +270,7 @@ static struct {
 	unsigned failed; /* requests that ended with an error (atomic) */
 } flight;
 
-static enum gnv_soft_verdict hold(void *ctx, uint16_t sqid, const struct gpunvme_sqe *cmd, uint16_t *status, uint32_t *number)
+static enum gnv_soft_action hold(void *ctx, uint16_t sqid, const struct gpunvme_sqe *cmd, uint16_t *status, uint32_t *number)
 {
 	const bool late = cmd->cdw10 == LATE;
 

@@ -132,7 +132,7 @@ static void lanes_move_their_own_ranges(void **state)
 }
 
 /* Member blocks from 40 on fail, with a status that tells the block. */
-static enum gnv_soft_verdict fail_from_40(void *ctx, uint16_t sqid, const struct gpunvme_sqe *cmd, uint16_t *status, uint32_t *delay_us)
+static enum gnv_soft_action fail_from_40(void *ctx, uint16_t sqid, const struct gpunvme_sqe *cmd, uint16_t *status, uint32_t *delay_us)
 {
 	uint64_t last = cmd->cdw10 + (cmd->cdw12 & 0xffff);
 
@@ -674,7 +674,7 @@ static void devices_are_closed_at_once(void **state)
 	}
 }
 
-static enum gnv_soft_verdict lose(void *ctx, uint16_t sqid, const struct gpunvme_sqe *cmd, uint16_t *status, uint32_t *delay_us)
+static enum gnv_soft_action lose(void *ctx, uint16_t sqid, const struct gpunvme_sqe *cmd, uint16_t *status, uint32_t *delay_us)
 {
 	uint32_t *left = ctx;
 
@@ -767,7 +767,7 @@ static void whole_writes_stay_one_command(void **state)
 	close_stage(&s);
 }
 
-static enum gnv_soft_verdict count_forced(void *ctx, uint16_t sqid, const struct gpunvme_sqe *cmd, uint16_t *status, uint32_t *delay_us)
+static enum gnv_soft_action count_forced(void *ctx, uint16_t sqid, const struct gpunvme_sqe *cmd, uint16_t *status, uint32_t *delay_us)
 {
 	(void)status;
 	(void)delay_us;
@@ -878,7 +878,7 @@ static void deallocation_keeps_to_the_limit(void **state)
 	close_stage(&s);
 }
 
-static enum gnv_soft_verdict keep_queues(void *refuse, const struct gpunvme_sqe *cmd, uint16_t *status)
+static enum gnv_soft_action keep_queues(void *refuse, const struct gpunvme_sqe *cmd, uint16_t *status)
 {
 	*status = GPUNVME_SC_INTERNAL;
 	return __atomic_load_n((uint32_t *)refuse, __ATOMIC_RELAXED) && cmd->opc == GPUNVME_ADMIN_DELETE_SQ ? GNV_SOFT_FAIL : GNV_SOFT_GO;
@@ -1111,7 +1111,7 @@ static void dying_kernel(void *arg)
 	p->s.status[gpunvme_thread_id()] = ret;
 }
 
-static enum gnv_soft_verdict lose_all(void *ctx, uint16_t sqid, const struct gpunvme_sqe *cmd, uint16_t *status, uint32_t *delay_us)
+static enum gnv_soft_action lose_all(void *ctx, uint16_t sqid, const struct gpunvme_sqe *cmd, uint16_t *status, uint32_t *delay_us)
 {
 	(void)ctx;
 	(void)cmd;

@@ -135,7 +135,7 @@ static void a_wave_makes_one_transfer(void **state)
 }
 
 /* Blocks of a member from 40 on fail. */
-static enum gnv_soft_verdict fail_from_40(void *ctx, uint16_t sqid, const struct gpunvme_sqe *cmd, uint16_t *status, uint32_t *delay_us)
+static enum gnv_soft_action fail_from_40(void *ctx, uint16_t sqid, const struct gpunvme_sqe *cmd, uint16_t *status, uint32_t *delay_us)
 {
 	(void)ctx;
 	(void)sqid;
@@ -172,7 +172,7 @@ static void each_lane_has_its_own_failure(void **state)
 	close_stage(&s);
 }
 
-static enum gnv_soft_verdict arrive(void *ctx, uint16_t sqid, const struct gpunvme_sqe *cmd, uint16_t *status, uint32_t *delay_us)
+static enum gnv_soft_action arrive(void *ctx, uint16_t sqid, const struct gpunvme_sqe *cmd, uint16_t *status, uint32_t *delay_us)
 {
 	(void)sqid;
 	(void)cmd;
@@ -183,7 +183,7 @@ static enum gnv_soft_verdict arrive(void *ctx, uint16_t sqid, const struct gpunv
 }
 
 /* The first member holds its command until the second has one, for half a minute at most. */
-static enum gnv_soft_verdict wait_for_other(void *ctx, uint16_t sqid, const struct gpunvme_sqe *cmd, uint16_t *status, uint32_t *delay_us)
+static enum gnv_soft_action wait_for_other(void *ctx, uint16_t sqid, const struct gpunvme_sqe *cmd, uint16_t *status, uint32_t *delay_us)
 {
 	uint32_t i;
 
@@ -214,7 +214,7 @@ static void devices_work_at_the_same_time(void **state)
 	close_stage(&s);
 }
 
-static enum gnv_soft_verdict lose(void *ctx, uint16_t sqid, const struct gpunvme_sqe *cmd, uint16_t *status, uint32_t *delay_us)
+static enum gnv_soft_action lose(void *ctx, uint16_t sqid, const struct gpunvme_sqe *cmd, uint16_t *status, uint32_t *delay_us)
 {
 	(void)ctx;
 	(void)sqid;

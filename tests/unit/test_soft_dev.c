@@ -181,7 +181,7 @@ static void test_read_only(void **state)
 	gpunvme_gpu_close(gpu);
 }
 
-static enum gnv_soft_verdict drop_reads(void *ctx, uint16_t sqid, const struct gpunvme_sqe *cmd, uint16_t *status,
+static enum gnv_soft_action drop_reads(void *ctx, uint16_t sqid, const struct gpunvme_sqe *cmd, uint16_t *status,
 					uint32_t *delay_us)
 {
 	(void)ctx;

@@ -29,7 +29,7 @@ static const struct word {
 	const char *word, *number; /* NULL: it takes none */
 	uint32_t max;
 	enum sort sort;
-	unsigned value; /* enum gnv_soft_trait, or enum gnv_soft_verdict */
+	unsigned value; /* enum gnv_soft_trait, or enum gnv_soft_action */
 	const char *text;
 } words[] = {
 	{ "lists-round", "BYTES", 4096, POWER_OF_2, GNV_SOFT_LISTS_ROUND,
@@ -224,7 +224,7 @@ static bool set_flag(struct gnv_soft_rule *rule, struct rest value, uint32_t fla
 {
 	uint64_t number;
 
-	if (rule->verdict != GNV_SOFT_FAIL || !take_number(value, 1, &number))
+	if (rule->action != GNV_SOFT_FAIL || !take_number(value, 1, &number))
 		return false;
 	rule->number |= GNV_SOFT_AS_IS | (number ? flag : 0);
 	return true;
@@ -299,7 +299,7 @@ static int set_condition(struct gnv_soft_rule *rule, const struct word *word, st
 
 static int add_rule(const struct word *word, uint32_t number, struct rest rest, struct gnv_soft_rules *rules)
 {
-	struct gnv_soft_rule rule = { .verdict = (enum gnv_soft_verdict)word->value,
+	struct gnv_soft_rule rule = { .action = (enum gnv_soft_action)word->value,
 				      .number = number,
 				      .op = GNV_SOFT_ANY,
 				      .queue = GNV_SOFT_ANY,

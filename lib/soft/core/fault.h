@@ -16,7 +16,7 @@
 #include "soft/core/fault_trait.h"
 
 /* The action on a command. "number" is the rule's, or the delay from a hook. */
-enum gnv_soft_verdict {
+enum gnv_soft_action {
 	GNV_SOFT_GO,	  /* execute it */
 	GNV_SOFT_FAIL,	  /* complete it with *status, without I/O */
 	GNV_SOFT_DELAY,	  /* execute it, and post its completion no sooner than `number` us later */
@@ -51,7 +51,7 @@ enum gnv_soft_verdict {
 #define GNV_SOFT_ANY 0xffffu
 
 struct gnv_soft_rule {
-	enum gnv_soft_verdict verdict;
+	enum gnv_soft_action action;
 	uint32_t number; /* of FAIL: the status, and GNV_SOFT_AS_IS */
 	uint16_t op;	 /* opcode, or GNV_SOFT_ANY */
 	uint16_t queue;	 /* GNV_SOFT_ANY: each but the admin queue */
@@ -73,7 +73,7 @@ int gnv_soft_fault_parse(const char *text, struct gnv_soft_traits *traits, struc
  * gnv_soft_fault_judge() - find the action of the first rule that hits a command
  * @status, @number: of the action, from the rule. SHUFFLE and FLIP get a random number
  */
-enum gnv_soft_verdict gnv_soft_fault_judge(struct gnv_soft_rules *rules, uint16_t sqid, const struct gpunvme_sqe *cmd,
+enum gnv_soft_action gnv_soft_fault_judge(struct gnv_soft_rules *rules, uint16_t sqid, const struct gpunvme_sqe *cmd,
 					   uint16_t *status, uint32_t *number);
 
 /*
@@ -84,23 +84,23 @@ bool gnv_soft_fault_is_for(const struct gnv_soft_rule *rule, uint16_t sqid, cons
 /* @n: the number, from 0. Return: the rule hits it, unless it has hit rule->count others. */
 bool gnv_soft_fault_draw(const struct gnv_soft_rules *rules, const struct gnv_soft_rule *rule, uint64_t n, uint32_t *random);
 /* Return: the action, as gnv_soft_fault_judge(). */
-enum gnv_soft_verdict gnv_soft_fault_befall(const struct gnv_soft_rule *rule, uint32_t random, uint16_t *status, uint32_t *number);
+enum gnv_soft_action gnv_soft_fault_befall(const struct gnv_soft_rule *rule, uint32_t random, uint16_t *status, uint32_t *number);
 
 /* The same for CC.EN, which the host has just set or cleared: GO, UNREADY, DIES, HOLDS. */
-enum gnv_soft_verdict gnv_soft_fault_judge_enable(struct gnv_soft_rules *rules, bool set);
+enum gnv_soft_action gnv_soft_fault_judge_enable(struct gnv_soft_rules *rules, bool set);
 
 /*
  * Fault injection by a function, for tests and benchmarks, in place of the rules: called by a thread of the engine for each I/O
- * command after its checks, before its I/O. The verdict is carried out by the controller.
+ * command after its checks, before its I/O. The action is carried out by the controller.
  */
 struct gnv_soft_fault {
-	enum gnv_soft_verdict (*decide)(void *ctx, uint16_t sqid, const struct gpunvme_sqe *cmd, uint16_t *status, uint32_t *delay_us);
+	enum gnv_soft_action (*decide)(void *ctx, uint16_t sqid, const struct gpunvme_sqe *cmd, uint16_t *status, uint32_t *delay_us);
 	void *ctx;
 };
 
-/* The same for each admin command, whose verdicts have no number: GNV_SOFT_GO, _FAIL and _DROP. */
+/* The same for each admin command, whose actions have no number: GNV_SOFT_GO, _FAIL and _DROP. */
 struct gnv_soft_admin_fault {
-	enum gnv_soft_verdict (*decide)(void *ctx, const struct gpunvme_sqe *cmd, uint16_t *status);
+	enum gnv_soft_action (*decide)(void *ctx, const struct gpunvme_sqe *cmd, uint16_t *status);
 	void *ctx;
 };
 

@@ -31,12 +31,12 @@ static enum gnv_soft_next fail(struct gnv_soft_cmd *cmd, uint16_t status)
 }
 
 /* Actions on the completion or on the I/O happen later. */
-enum gnv_soft_next gnv_soft_carry_out(struct gnv_soft_cmd *cmd, enum gnv_soft_verdict verdict, uint16_t status, uint32_t number,
+enum gnv_soft_next gnv_soft_carry_out(struct gnv_soft_cmd *cmd, enum gnv_soft_action action, uint16_t status, uint32_t number,
 				      uint64_t now)
 {
 	const uint64_t later = now + (uint64_t)number * 1000;
 
-	switch (verdict) {
+	switch (action) {
 	case GNV_SOFT_SKIP:
 		return fail(cmd, 0);
 	case GNV_SOFT_FAIL:
@@ -55,7 +55,7 @@ enum gnv_soft_next gnv_soft_carry_out(struct gnv_soft_cmd *cmd, enum gnv_soft_ve
 		return GNV_SOFT_PARK_ALL;
 	case GNV_SOFT_CFS:
 	case GNV_SOFT_ONES:
-		__atomic_store_n(&cmd->io->doom, verdict, __ATOMIC_RELAXED);
+		__atomic_store_n(&cmd->io->doom, action, __ATOMIC_RELAXED);
 		return stall(cmd, UINT64_MAX);
 	case GNV_SOFT_DROP:
 		return stall(cmd, UINT64_MAX);
@@ -66,7 +66,7 @@ enum gnv_soft_next gnv_soft_carry_out(struct gnv_soft_cmd *cmd, enum gnv_soft_ve
 		gnv_soft_io_raise(cmd->io, (enum gnv_soft_event)(number - 1));
 		return GNV_SOFT_STEP;
 	default:
-		cmd->verdict = verdict;
+		cmd->action = action;
 		cmd->number = number;
 		return GNV_SOFT_STEP;
 	}
@@ -76,7 +76,7 @@ enum gnv_soft_next gnv_soft_posted_early(struct gnv_soft_cmd *cmd, uint64_t now)
 {
 	const enum gnv_soft_next next = stall(cmd, now + (uint64_t)cmd->number * 1000);
 
-	cmd->verdict = GNV_SOFT_EARLY;
+	cmd->action = GNV_SOFT_EARLY;
 	return next;
 }
 
@@ -84,22 +84,22 @@ int gnv_soft_action_io(struct gnv_soft_cmd *cmd, int res)
 {
 	uint32_t block = 1u << cmd->part->ns.lba_shift;
 
-	if (cmd->verdict == GNV_SOFT_ERRNO)
+	if (cmd->action == GNV_SOFT_ERRNO)
 		return -(int)cmd->number;
-	if (cmd->verdict == GNV_SOFT_SHORT && !cmd->done && cmd->stage == GNV_SOFT_STAGE_RW && res >= (int)(2 * block))
+	if (cmd->action == GNV_SOFT_SHORT && !cmd->done && cmd->stage == GNV_SOFT_STAGE_RW && res >= (int)(2 * block))
 		return res / 2 - (int)((uint32_t)res / 2 % block);
 	return res;
 }
 
 void gnv_soft_action_data(struct gnv_soft_cmd *cmd)
 {
-	if (cmd->verdict == GNV_SOFT_FLIP)
+	if (cmd->action == GNV_SOFT_FLIP)
 		gnv_soft_data_flip(cmd, cmd->number % (cmd->op.len * 8));
 }
 
 void gnv_soft_action_entry(const struct gnv_soft_cmd *cmd, uint32_t *dw2, uint32_t *dw3)
 {
-	switch (cmd->verdict) {
+	switch (cmd->action) {
 	case GNV_SOFT_CID:
 		*dw3 ^= cmd->number;
 		break;

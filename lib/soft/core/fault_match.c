@@ -19,9 +19,9 @@ bool gnv_soft_fault_is_for(const struct gnv_soft_rule *rule, uint16_t sqid, cons
 {
 	bool moves = cmd->opc == GPUNVME_IO_READ || cmd->opc == GPUNVME_IO_WRITE;
 
-	if (rule->verdict >= GNV_SOFT_UNREADY || (rule->queue == GNV_SOFT_ANY ? !sqid : rule->queue != sqid))
+	if (rule->action >= GNV_SOFT_UNREADY || (rule->queue == GNV_SOFT_ANY ? !sqid : rule->queue != sqid))
 		return false;
-	if ((rule->verdict == GNV_SOFT_FLIP || rule->verdict == GNV_SOFT_STRAY) && !moves)
+	if ((rule->action == GNV_SOFT_FLIP || rule->action == GNV_SOFT_STRAY) && !moves)
 		return false;
 	return (rule->op == GNV_SOFT_ANY || rule->op == cmd->opc) && (!sqid || touches(rule, cmd));
 }
@@ -35,13 +35,13 @@ bool gnv_soft_fault_draw(const struct gnv_soft_rules *rules, const struct gnv_so
 	return n >= rule->after && (uint32_t)drawn < rule->p;
 }
 
-enum gnv_soft_verdict gnv_soft_fault_befall(const struct gnv_soft_rule *rule, uint32_t random, uint16_t *status, uint32_t *number)
+enum gnv_soft_action gnv_soft_fault_befall(const struct gnv_soft_rule *rule, uint32_t random, uint16_t *status, uint32_t *number)
 {
 	*status = (uint16_t)rule->number;
-	*number = rule->verdict == GNV_SOFT_FLIP ? random : rule->number;
-	if (rule->verdict == GNV_SOFT_SHUFFLE)
+	*number = rule->action == GNV_SOFT_FLIP ? random : rule->number;
+	if (rule->action == GNV_SOFT_SHUFFLE)
 		*number = random % (rule->number + 1);
-	return rule->verdict;
+	return rule->action;
 }
 
 /* Is the next one that matches hit? *random is its own. */
@@ -53,7 +53,7 @@ static bool strikes(struct gnv_soft_rules *rules, struct gnv_soft_rule *rule, ui
 	       (!rule->count || __atomic_fetch_add(&rule->hits, 1, __ATOMIC_RELAXED) < rule->count);
 }
 
-enum gnv_soft_verdict gnv_soft_fault_judge(struct gnv_soft_rules *rules, uint16_t sqid, const struct gpunvme_sqe *cmd,
+enum gnv_soft_action gnv_soft_fault_judge(struct gnv_soft_rules *rules, uint16_t sqid, const struct gpunvme_sqe *cmd,
 					   uint16_t *status, uint32_t *number)
 {
 	struct gnv_soft_rule *rule;
@@ -65,13 +65,13 @@ enum gnv_soft_verdict gnv_soft_fault_judge(struct gnv_soft_rules *rules, uint16_
 	return GNV_SOFT_GO;
 }
 
-enum gnv_soft_verdict gnv_soft_fault_judge_enable(struct gnv_soft_rules *rules, bool set)
+enum gnv_soft_action gnv_soft_fault_judge_enable(struct gnv_soft_rules *rules, bool set)
 {
 	struct gnv_soft_rule *rule;
 	uint32_t random;
 
 	for (rule = rules->rule; rule < rules->rule + rules->count; rule++)
-		if (rule->verdict >= GNV_SOFT_UNREADY && set == (rule->verdict != GNV_SOFT_HOLDS) && strikes(rules, rule, &random))
-			return rule->verdict;
+		if (rule->action >= GNV_SOFT_UNREADY && set == (rule->action != GNV_SOFT_HOLDS) && strikes(rules, rule, &random))
+			return rule->action;
 	return GNV_SOFT_GO;
 }

@@ -137,7 +137,7 @@ static uint16_t denied(const struct gnv_soft_cmd *cmd)
 /* Data with an injected fault uses the controller's own memory, as does data that a store could not move in parts. */
 static bool needs_own(const struct gnv_soft_cmd *cmd)
 {
-	return (cmd->verdict == GNV_SOFT_FLIP || (cmd->verdict == GNV_SOFT_SHORT && cmd->part->store->reaches_far)) &&
+	return (cmd->action == GNV_SOFT_FLIP || (cmd->action == GNV_SOFT_SHORT && cmd->part->store->reaches_far)) &&
 	       cmd->op.data_len && !cmd->apart;
 }
 
@@ -189,7 +189,7 @@ enum gnv_soft_next gnv_soft_io_look(struct gnv_soft_cmd *cmd)
 
 	if (status)
 		return end(cmd, status);
-	if (cmd->verdict == GNV_SOFT_FLIP && cmd->op.opc == GPUNVME_IO_WRITE)
+	if (cmd->action == GNV_SOFT_FLIP && cmd->op.opc == GPUNVME_IO_WRITE)
 		gnv_soft_action_data(cmd);
 	if (cmd->stage == GNV_SOFT_STAGE_DSM && (!cmd->op.deallocate || cmd->done == cmd->op.ranges))
 		return end(cmd, 0);
@@ -211,7 +211,7 @@ static uint16_t hand_over(struct gnv_soft_cmd *cmd)
 {
 	if (cmd->op.opc != GPUNVME_IO_READ)
 		return 0;
-	if (cmd->verdict == GNV_SOFT_FLIP)
+	if (cmd->action == GNV_SOFT_FLIP)
 		gnv_soft_action_data(cmd);
 	return cmd->apart ? gnv_soft_data_hand_over(cmd) : 0;
 }
@@ -292,7 +292,7 @@ static enum gnv_soft_next deallocated(struct gnv_soft_cmd *cmd, int res)
 
 enum gnv_soft_next gnv_soft_io_step(struct gnv_soft_cmd *cmd, int res)
 {
-	if (cmd->verdict)
+	if (cmd->action)
 		res = gnv_soft_action_io(cmd, res);
 	if (cmd->stage == GNV_SOFT_STAGE_DSM)
 		return deallocated(cmd, res);

@@ -95,7 +95,7 @@ struct gnv_soft_cmd {
 	bool counted;	  /* limit.c */
 	bool apart;	  /* its data goes through memory of the controller's own (data.h) */
 	bool timed;	  /* post_at is the timing model's (lib/vdrive, which uses `began` for something else) */
-	enum gnv_soft_verdict verdict; /* the rest of the fault */
+	enum gnv_soft_action action; /* the rest of the fault */
 	uint32_t number;
 	uint64_t done; /* bytes of op.len that are done, or ranges of Dataset Management */
 	unsigned retries;
@@ -158,7 +158,7 @@ enum gnv_soft_next gnv_soft_io_begin(struct gnv_soft_cmd *cmd);
 enum gnv_soft_next gnv_soft_io_look(struct gnv_soft_cmd *cmd);
 static inline enum gnv_soft_next gnv_soft_io_ready(struct gnv_soft_cmd *cmd)
 {
-	return cmd->verdict || cmd->stage == GNV_SOFT_STAGE_DSM ? gnv_soft_io_look(cmd) : GNV_SOFT_STEP;
+	return cmd->action || cmd->stage == GNV_SOFT_STAGE_DSM ? gnv_soft_io_look(cmd) : GNV_SOFT_STEP;
 }
 
 /* A step has ended: @res bytes, -errno, or GNV_SOFT_ANSWER and a status. */
@@ -202,7 +202,7 @@ uint16_t gnv_soft_dptr(const struct gnv_soft_io *io, struct gnv_soft_dma *dma, c
  * @now:    in ns, of the engine's clock
  * Return: _STEP: execute it now; or another next step.
  */
-enum gnv_soft_next gnv_soft_carry_out(struct gnv_soft_cmd *cmd, enum gnv_soft_verdict verdict, uint16_t status, uint32_t number,
+enum gnv_soft_next gnv_soft_carry_out(struct gnv_soft_cmd *cmd, enum gnv_soft_action action, uint16_t status, uint32_t number,
 				      uint64_t now);
 /* After GNV_SOFT_POST. Return: GNV_SOFT_PARK. */
 enum gnv_soft_next gnv_soft_posted_early(struct gnv_soft_cmd *cmd, uint64_t now);

@@ -260,12 +260,12 @@ static void scan_doorbells(struct gnv_soft *soft)
 /* A rule decides about each change of CC.EN. */
 static void judge_enable(struct gnv_soft *soft, bool enabled)
 {
-	enum gnv_soft_verdict verdict = gnv_soft_fault_judge_enable(&soft->config.rules, enabled);
+	enum gnv_soft_action action = gnv_soft_fault_judge_enable(&soft->config.rules, enabled);
 
 	soft->was_enabled = enabled;
-	soft->stubborn = verdict == GNV_SOFT_UNREADY ? GNV_SOFT_NOT_READY :
-			 verdict == GNV_SOFT_DIES    ? GNV_SOFT_FAILS :
-			 verdict == GNV_SOFT_HOLDS   ? GNV_SOFT_DEAF :
+	soft->stubborn = action == GNV_SOFT_UNREADY ? GNV_SOFT_NOT_READY :
+			 action == GNV_SOFT_DIES    ? GNV_SOFT_FAILS :
+			 action == GNV_SOFT_HOLDS   ? GNV_SOFT_DEAF :
 						       GNV_SOFT_WILLING;
 }
 

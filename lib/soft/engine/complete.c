@@ -67,7 +67,7 @@ struct gnv_soft_cmd *gnv_soft_take_cmd(struct gnv_soft_sq *sq)
 	cmd->began = 0;
 	cmd->stalled = false;
 	cmd->counted = false;
-	cmd->verdict = GNV_SOFT_GO;
+	cmd->action = GNV_SOFT_GO;
 	return cmd;
 }
 
@@ -189,9 +189,9 @@ static void put_entry(struct gnv_soft_cq *cq, const struct gnv_soft_cmd *cmd, ui
 	uint32_t dw3 = cmd->sqe.cid | cq->phase << 16 | status << 17;
 	const bool pieces = gnv_soft_has(&cq->server->soft->config.traits, GNV_SOFT_CQE_PIECES);
 
-	if (cmd->verdict)
+	if (cmd->action)
 		gnv_soft_action_entry(cmd, &dw2, &dw3);
-	if (cmd->verdict == GNV_SOFT_TORN)
+	if (cmd->action == GNV_SOFT_TORN)
 		tear(cqe, dw3, cmd->number);
 	if (pieces)
 		__atomic_store_n(&cqe[3], dw3 ^ 1u << 16, __ATOMIC_RELEASE); /* all but the phase */
@@ -223,8 +223,8 @@ static void post(struct gnv_soft_cq *cq, struct gnv_soft_cmd *cmd)
 		status |= GPUNVME_ST_DNR;
 	gnv_soft_leave(cmd);
 	put_entry(cq, cmd, status);
-	if (cmd->verdict == GNV_SOFT_TWICE) {
-		cmd->verdict = GNV_SOFT_GO;
+	if (cmd->action == GNV_SOFT_TWICE) {
+		cmd->action = GNV_SOFT_GO;
 		if (cmd->number && !cmd->sq->closed) {
 			cmd->post_at = gnv_soft_now() + (uint64_t)cmd->number * 1000;
 			gnv_soft_park(cmd);
@@ -250,7 +250,7 @@ void gnv_soft_post(struct gnv_soft_cmd *cmd)
 {
 	struct gnv_soft_cq *cq = cmd->sq->cq;
 
-	if (cmd->sq->dead || cmd->verdict == GNV_SOFT_EARLY) {
+	if (cmd->sq->dead || cmd->action == GNV_SOFT_EARLY) {
 		gnv_soft_discard(cmd);
 	} else if (!cq->held && !is_full(cq)) {
 		post(cq, cmd);

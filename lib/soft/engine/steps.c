@@ -19,7 +19,7 @@ _Static_assert(GNV_SOFT_EINVAL == EINVAL && GNV_SOFT_EFBIG == EFBIG && GNV_SOFT_
 
 /* ---- Faults ---- */
 
-static enum gnv_soft_verdict judge(struct gnv_soft_cmd *cmd, uint16_t *status, uint32_t *number)
+static enum gnv_soft_action judge(struct gnv_soft_cmd *cmd, uint16_t *status, uint32_t *number)
 {
 	const struct gnv_soft_fault *fault = &cmd->sq->server->fault;
 	const struct gnv_soft_admin_fault *admin = &cmd->sq->server->soft->admin_fault;
@@ -33,7 +33,7 @@ static enum gnv_soft_verdict judge(struct gnv_soft_cmd *cmd, uint16_t *status, u
 
 static enum gnv_soft_next meet(struct gnv_soft_cmd *cmd)
 {
-	enum gnv_soft_verdict verdict;
+	enum gnv_soft_action action;
 	uint16_t status = 0;
 	uint32_t number = 0;
 
@@ -42,8 +42,8 @@ static enum gnv_soft_next meet(struct gnv_soft_cmd *cmd)
 		cmd->post_at = 0;
 		return GNV_SOFT_STEP;
 	}
-	verdict = judge(cmd, &status, &number);
-	return verdict == GNV_SOFT_GO ? GNV_SOFT_STEP : gnv_soft_carry_out(cmd, verdict, status, number, gnv_soft_now());
+	action = judge(cmd, &status, &number);
+	return action == GNV_SOFT_GO ? GNV_SOFT_STEP : gnv_soft_carry_out(cmd, action, status, number, gnv_soft_now());
 }
 
 /* ---- Next steps ---- */

@@ -97,7 +97,7 @@ static inline void put_entry(const struct turn *t, const struct gnv_soft_cmd *cm
 	if (status && !(cmd->status & GNV_SOFT_AS_IS) && gnv_soft_is_final(cmd->status))
 		status |= GPUNVME_ST_DNR;
 	dw3 = cmd->sqe.cid | phase | status << 17;
-	if (cmd->verdict)
+	if (cmd->action)
 		gnv_soft_action_entry(cmd, &dw2, &dw3);
 	if (VD_TEARS) { /* all but the phase arrives first */
 		const uint32_t old = (dw3 & ~GPUNVME_CQE_DW3_PHASE) | (phase ^ GPUNVME_CQE_DW3_PHASE);

@@ -7,7 +7,7 @@
 
 /* The action on a command, by gnv_soft_fault_judge(). */
 struct fate {
-	enum gnv_soft_verdict verdict;
+	enum gnv_soft_action action;
 	uint32_t number;
 	uint16_t status;
 };
@@ -42,7 +42,7 @@ static inline struct fate judge(struct gnv_soft_rules *rules, const struct gnv_s
 		if (rule->count)
 			hit = take_number(&rule->hits, hit) < rule->count && hit;
 		if (hit)
-			fate.verdict = gnv_soft_fault_befall(rule, random, &fate.status, &fate.number);
+			fate.action = gnv_soft_fault_befall(rule, random, &fate.status, &fate.number);
 		yes = yes && !hit;
 	}
 	return fate;
@@ -68,8 +68,8 @@ static VD_RARE enum gnv_soft_next meet_faults(uint64_t hook, struct gnv_soft_rul
 	if (!hook)
 		fate = judge(rules, cmd, yes);
 	else if (yes)
-		fate.verdict = vd_judge(hook, cmd, &fate.status, &fate.number);
-	return fate.verdict == GNV_SOFT_GO ? next : gnv_soft_carry_out(cmd, fate.verdict, fate.status, fate.number, now);
+		fate.action = vd_judge(hook, cmd, &fate.status, &fate.number);
+	return fate.action == GNV_SOFT_GO ? next : gnv_soft_carry_out(cmd, fate.action, fate.status, fate.number, now);
 }
 
 #endif

@@ -74,8 +74,8 @@ static inline uint64_t vd_hook(const struct gnv_vd *vd)
 #endif
 }
 
-/* One lane: let a test's function judge a command, on CPU threads only. Return: its verdict. */
-static inline enum gnv_soft_verdict vd_judge(uint64_t hook, const struct gnv_soft_cmd *cmd, uint16_t *status, uint32_t *number)
+/* One lane: let a test's function judge a command, on CPU threads only. Return: its action. */
+static inline enum gnv_soft_action vd_judge(uint64_t hook, const struct gnv_soft_cmd *cmd, uint16_t *status, uint32_t *number)
 {
 #if defined(VD_HOOKS)
 	const struct gnv_soft_fault *fault = (const struct gnv_soft_fault *)(uintptr_t)hook;

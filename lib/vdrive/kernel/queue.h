@@ -66,7 +66,7 @@ static inline void fresh(const struct turn *t, struct gnv_soft_cmd *cmd)
 	cmd->counted = false;
 	cmd->apart = false;
 	cmd->timed = false;
-	cmd->verdict = GNV_SOFT_GO;
+	cmd->action = GNV_SOFT_GO;
 	cmd->number = 0;
 }
 
@@ -179,7 +179,7 @@ static inline bool is_plain(const struct turn *t, uint32_t i, uint64_t len)
 {
 	const struct gnv_soft_cmd *cmd = &t->work->cmd[i];
 
-	return t->work->next[i] == GNV_SOFT_STEP && cmd->stage == GNV_SOFT_STAGE_RW && !cmd->verdict && cmd->data->segs.count == 1 &&
+	return t->work->next[i] == GNV_SOFT_STEP && cmd->stage == GNV_SOFT_STAGE_RW && !cmd->action && cmd->data->segs.count == 1 &&
 	       cmd->op.len == len && cmd->data->segs.first.at % VEC == 0;
 }
 
