@@ -116,16 +116,16 @@ GPUNVME_API int gpunvme_pci_bind(const char *address, const char *user);
 GPUNVME_API int gpunvme_pci_unbind(const char *address);
 
 /* Result of a check. The checks are those that gpunvme_dev_open(), gpunvme_gpu_open() and gpunvme_queue_create() make. */
-enum gpunvme_verdict {
-	GPUNVME_VERDICT_OK = 0,
-	GPUNVME_VERDICT_LIMIT = 1,  /* works with restrictions */
-	GPUNVME_VERDICT_FAILED = 2,
-	GPUNVME_VERDICT_SKIPPED = 3 /* not run, because an earlier check failed */
+enum gpunvme_check_result {
+	GPUNVME_CHECK_OK = 0,
+	GPUNVME_CHECK_LIMIT = 1,  /* works with restrictions */
+	GPUNVME_CHECK_FAILED = 2,
+	GPUNVME_CHECK_SKIPPED = 3 /* not run, because an earlier check failed */
 };
 
 struct gpunvme_check {
 	char name[16];
-	uint32_t verdict; /* enum gpunvme_verdict */
+	uint32_t result; /* enum gpunvme_check_result */
 	char reason[256];
 	char remedy[256]; /* "" if there is none or none is needed */
 };

@@ -144,7 +144,7 @@ enum gpunvme_ordering_test {
 	GPUNVME_ORDERING_TESTS
 };
 
-enum gpunvme_ordering_verdict {
+enum gpunvme_ordering_test_result {
 	GPUNVME_ORDERING_NOT_RUN, /* the controller has no Compare command, or `commands` is too small, as `why` says */
 	GPUNVME_ORDERING_PASSED,
 	GPUNVME_ORDERING_FAILED
@@ -178,7 +178,7 @@ struct gpunvme_ordering_opts {
 
 struct gpunvme_ordering_result {
 	const char *name;        /* "order", "cqe", ... A constant */
-	uint32_t verdict;        /* enum gpunvme_ordering_verdict */
+	uint32_t result;         /* enum gpunvme_ordering_test_result */
 	uint32_t faults;         /* number of wrong results */
 	uint64_t commands;       /* commands that were sent */
 	double mean_us, worst_us; /* from the doorbell to a completion */

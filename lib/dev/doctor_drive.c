@@ -23,9 +23,9 @@ struct report {
 	unsigned count;
 };
 
-static void say(struct report *r, const char *name, enum gpunvme_verdict verdict, const char *text)
+static void say(struct report *r, const char *name, enum gpunvme_check_result result, const char *text)
 {
-	const size_t reason = verdict == GPUNVME_VERDICT_OK ? strlen(text) : gnv_cause_len(text);
+	const size_t reason = result == GPUNVME_CHECK_OK ? strlen(text) : gnv_cause_len(text);
 	struct gpunvme_check *check;
 
 	if (r->count == GPUNVME_MAX_CHECKS)
@@ -36,7 +36,7 @@ static void say(struct report *r, const char *name, enum gpunvme_verdict verdict
 	snprintf(check->reason, sizeof(check->reason), "%.*s", (int)reason, text);
 	if (text[reason])
 		snprintf(check->remedy, sizeof(check->remedy), "%s", text + reason + 2);
-	check->verdict = verdict;
+	check->result = result;
 }
 
 /* ---- The checks ---- */
@@ -50,9 +50,9 @@ static void ask_reads(struct report *r)
 	snprintf(text, sizeof(text), "its first reads failed: %s. Switch it off and on, or use another drive",
 		 status == -ETIMEDOUT ? "no completion arrived" : status == -EPROTO ? "it broke the protocol" : gpunvme_strerror(status));
 	if (!status)
-		say(r, "read", GPUNVME_VERDICT_OK, "blocks can be read");
+		say(r, "read", GPUNVME_CHECK_OK, "blocks can be read");
 	else
-		say(r, "read", GPUNVME_VERDICT_FAILED, known ? known : text);
+		say(r, "read", GPUNVME_CHECK_FAILED, known ? known : text);
 }
 
 static void ask_lists(struct report *r)
@@ -63,16 +63,16 @@ static void ask_lists(struct report *r)
 		snprintf(text, sizeof(text), "unproven, \"%s\" are used: nothing to compare with could be read. Open it again when "
 					     "it can be",
 			 gnv_lists_name(r->dev->nvme.lists.form));
-		say(r, "lists", GPUNVME_VERDICT_SKIPPED, text);
+		say(r, "lists", GPUNVME_CHECK_SKIPPED, text);
 		return;
 	}
 	if (r->dev->nvme.lists.form == GNV_LISTS_ANY) {
-		say(r, "lists", GPUNVME_VERDICT_OK, "it reads PRP lists wherever they begin");
+		say(r, "lists", GPUNVME_CHECK_OK, "it reads PRP lists wherever they begin");
 		return;
 	}
 	snprintf(text, sizeof(text), "it errs with PRP lists that begin anywhere, and gets \"%s\" (docs/drives.md)",
 		 gnv_lists_name(r->dev->nvme.lists.form));
-	say(r, "lists", GPUNVME_VERDICT_LIMIT, text);
+	say(r, "lists", GPUNVME_CHECK_LIMIT, text);
 }
 
 /* Memory of the drive's own. Nothing is wrong with either. */
@@ -84,10 +84,10 @@ static void ask_memory(struct report *r)
 	if (info->cmb) {
 		snprintf(text, sizeof(text), "it has %llu KiB of memory (CMB) in which something may lie on request",
 			 (unsigned long long)info->cmb / 1024);
-		say(r, "cmb", GPUNVME_VERDICT_OK, text);
+		say(r, "cmb", GPUNVME_CHECK_OK, text);
 	}
 	if (info->pmr)
-		say(r, "pmr", GPUNVME_VERDICT_OK, "it has a Persistent Memory Region, which is left alone");
+		say(r, "pmr", GPUNVME_CHECK_OK, "it has a Persistent Memory Region, which is left alone");
 }
 
 static void ask_model(struct report *r)
@@ -95,7 +95,7 @@ static void ask_model(struct report *r)
 	uint32_t left;
 
 	for (left = r->dev->nvme.drive.quirks; left; left &= left - 1)
-		say(r, "model", GPUNVME_VERDICT_LIMIT, gnv_quirk_sentence(left));
+		say(r, "model", GPUNVME_CHECK_LIMIT, gnv_quirk_sentence(left));
 }
 
 /* Without metadata, faster, and with blocks that can be used. 0 stands for a format that the drive does not have. */
@@ -112,10 +112,10 @@ static void ask_namespace(struct report *r)
 	int ret = gpunvme_ns_get_info(r->dev, 0, &ns);
 
 	if (ret) {
-		say(r, "namespace", GPUNVME_VERDICT_FAILED, gpunvme_errmsg());
+		say(r, "namespace", GPUNVME_CHECK_FAILED, gpunvme_errmsg());
 		return;
 	}
-	say(r, "namespace", GPUNVME_VERDICT_OK, ns.read_only ? "it is there, and may not be written" : "it is there");
+	say(r, "namespace", GPUNVME_CHECK_OK, ns.read_only ? "it is there, and may not be written" : "it is there");
 	ret = gnv_identify_ns(&r->dev->nvme, r->dev->nvme.info.default_ns, &id);
 	if (ret)
 		return;
@@ -125,7 +125,7 @@ static void ask_namespace(struct report *r)
 				 "the drive calls blocks of %u bytes faster than these of %u. Use nvme format --lbaf=%u (which "
 				 "erases it)",
 				 1u << id.lbaf[i].lbads, ns.lba_size, i);
-			say(r, "format", GPUNVME_VERDICT_LIMIT, text);
+			say(r, "format", GPUNVME_CHECK_LIMIT, text);
 			return;
 		}
 }
@@ -134,31 +134,31 @@ static void ask_health(struct report *r)
 {
 	static const struct {
 		const char *name;
-		enum gpunvme_verdict verdict;
+		enum gpunvme_check_result result;
 		const char *text;
 	} warnings[] = {
-		{ "spare", GPUNVME_VERDICT_LIMIT, "the drive runs out of spare blocks. Copy it and replace it soon" },
-		{ "temperature", GPUNVME_VERDICT_LIMIT,
+		{ "spare", GPUNVME_CHECK_LIMIT, "the drive runs out of spare blocks. Copy it and replace it soon" },
+		{ "temperature", GPUNVME_CHECK_LIMIT,
 		  "the drive is too hot or too cold, and may be slow on purpose. Give it air, or a heat sink" },
-		{ "reliability", GPUNVME_VERDICT_LIMIT,
+		{ "reliability", GPUNVME_CHECK_LIMIT,
 		  "the drive has had so many errors that it calls itself unreliable. Copy it and replace it" },
-		{ "read-only", GPUNVME_VERDICT_FAILED,
+		{ "read-only", GPUNVME_CHECK_FAILED,
 		  "the drive has become read-only, as worn out drives do. Copy it and replace it" },
-		{ "backup", GPUNVME_VERDICT_LIMIT,
+		{ "backup", GPUNVME_CHECK_LIMIT,
 		  "the drive's protection against power loss has failed. Replace it, or flush after each write" },
 	};
 	struct gpunvme_smart_log log;
 	size_t i;
 
 	if (gpunvme_dev_log_page(r->dev, GPUNVME_LID_SMART, GPUNVME_NSID_ALL, &log, sizeof(log))) {
-		say(r, "health", GPUNVME_VERDICT_SKIPPED, "it does not report its health");
+		say(r, "health", GPUNVME_CHECK_SKIPPED, "it does not report its health");
 		return;
 	}
 	if (!log.critical_warning)
-		say(r, "health", GPUNVME_VERDICT_OK, "it warns of nothing");
+		say(r, "health", GPUNVME_CHECK_OK, "it warns of nothing");
 	for (i = 0; i < GNV_ARRAY_LEN(warnings); i++)
 		if (log.critical_warning >> i & 1)
-			say(r, warnings[i].name, warnings[i].verdict, warnings[i].text);
+			say(r, warnings[i].name, warnings[i].result, warnings[i].text);
 }
 
 static void ask_firmware(struct report *r)
@@ -170,7 +170,7 @@ static void ask_firmware(struct report *r)
 		return;
 	snprintf(text, sizeof(text), "firmware in slot %u waits for a reset to become active. Open the drive again",
 		 log.afi >> 4 & 7u);
-	say(r, "firmware", GPUNVME_VERDICT_LIMIT, text);
+	say(r, "firmware", GPUNVME_CHECK_LIMIT, text);
 }
 
 static void ask_cache(struct report *r)
@@ -178,7 +178,7 @@ static void ask_cache(struct report *r)
 	uint32_t on = 0;
 
 	if (r->dev->nvme.info.vwc && !gpunvme_dev_get_feature(r->dev, GPUNVME_FID_VWC, &on))
-		say(r, "write-cache", GPUNVME_VERDICT_OK, on & 1 ? "on: written data is safe after a flush" : "off");
+		say(r, "write-cache", GPUNVME_CHECK_OK, on & 1 ? "on: written data is safe after a flush" : "off");
 }
 
 /* Memory of the host that it works in. */
@@ -194,7 +194,7 @@ static void ask_hmb(struct report *r)
 		 !gnv_hmb_denied(&r->dev->nvme) ? "Raise hmb= in the URI or the locked-memory limit" :
 		 r->dev->nvme.port->space->bare ? "It needs an IOMMU" :
 		 "Do not share its address space");
-	say(r, "host-memory", used ? GPUNVME_VERDICT_OK : GPUNVME_VERDICT_LIMIT, text);
+	say(r, "host-memory", used ? GPUNVME_CHECK_OK : GPUNVME_CHECK_LIMIT, text);
 }
 
 GPUNVME_API int gpunvme_doctor_drive_v(struct gpunvme_dev *dev, struct gpunvme_check *checks, uint32_t *count, size_t stride)

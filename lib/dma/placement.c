@@ -17,7 +17,7 @@ struct gnv_placement {
 	struct gpunvme_gpu *gpu; /* a counted reference */
 	struct gnv_arena *arena; /* of its memory. NULL until it was tried */
 	bool tried;
-	int verdict; /* of the try */
+	int status; /* of the try */
 	char why[256];
 	unsigned users[2]; /* in memory of the host, and of the GPU */
 };
@@ -69,7 +69,7 @@ static void try_local(struct gpunvme_dev *dev, struct gnv_placement *place)
 	if (!ret)
 		ret = gnv_arena_create(dev->nvme.port->space, dev->nvme.ctrl.page_size, place->gpu, &dev->nvme.log, &place->arena);
 	place->tried = ret != -ENOMEM; /* which may pass */
-	place->verdict = gnv_placement_status(dev, true, ret);
+	place->status = gnv_placement_status(dev, true, ret);
 	snprintf(place->why, sizeof(place->why), "%s", ret ? gpunvme_errmsg() : "");
 }
 
@@ -111,8 +111,8 @@ static int take(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, bool local)
 				local ? "host" : "GPU", dev->nvme.port->address, local ? "HOST" : "VRAM");
 	if (local && !place->tried)
 		try_local(dev, place);
-	if (local && place->verdict)
-		return gnv_fail(place->verdict, "%s cannot use memory of the GPU: %s", dev->nvme.port->address, place->why);
+	if (local && place->status)
+		return gnv_fail(place->status, "%s cannot use memory of the GPU: %s", dev->nvme.port->address, place->why);
 	place->users[local]++;
 	return 0;
 }
@@ -135,9 +135,9 @@ static int try_foreign(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu)
 		return gnv_fail(-ENOMEM, "out of memory");
 	if (!place->tried)
 		try_local(dev, place);
-	if (!place->verdict)
+	if (!place->status)
 		return 0;
-	return gnv_fail(place->verdict,
+	return gnv_fail(place->status,
 			"%s did not take a scratch buffer of the GPU, and the DMA-BUF, which a refusal may move, was not tried: "
 			"%s. Import it with the GPU that it is of",
 			dev->nvme.port->address, place->why);

@@ -21,10 +21,11 @@
 
 #define PLENTY (64u << 20) /* the buffer of the programs of this project */
 
-struct gpunvme_check *gnv_report_say(struct gnv_report *report, const char *name, enum gpunvme_verdict verdict, const char *text)
+struct gpunvme_check *gnv_report_say(struct gnv_report *report, const char *name, enum gpunvme_check_result result,
+				     const char *text)
 {
 	struct gpunvme_check *check = report->count < GPUNVME_MAX_CHECKS ? &report->check[report->count++] : &report->beyond;
-	const bool bad = verdict == GPUNVME_VERDICT_LIMIT || verdict == GPUNVME_VERDICT_FAILED;
+	const bool bad = result == GPUNVME_CHECK_LIMIT || result == GPUNVME_CHECK_FAILED;
 	const size_t reason = bad ? gnv_cause_len(text) : strlen(text);
 
 	memset(check, 0, sizeof(*check));
@@ -32,23 +33,23 @@ struct gpunvme_check *gnv_report_say(struct gnv_report *report, const char *name
 	snprintf(check->reason, sizeof(check->reason), "%.*s", (int)reason, text);
 	if (text[reason])
 		snprintf(check->remedy, sizeof(check->remedy), "%s", text + reason + 2);
-	check->verdict = verdict;
+	check->result = result;
 	return check;
 }
 
 struct gpunvme_check *gnv_report_add(struct gnv_report *report, const char *name, int ret, const char *fine)
 {
-	return gnv_report_say(report, name, ret ? GPUNVME_VERDICT_FAILED : GPUNVME_VERDICT_OK, ret ? gpunvme_errmsg() : fine);
+	return gnv_report_say(report, name, ret ? GPUNVME_CHECK_FAILED : GPUNVME_CHECK_OK, ret ? gpunvme_errmsg() : fine);
 }
 
 void gnv_report_limit(struct gnv_report *report, const char *name, int ret, const char *fine)
 {
-	gnv_report_say(report, name, ret ? GPUNVME_VERDICT_LIMIT : GPUNVME_VERDICT_OK, ret ? gpunvme_errmsg() : fine);
+	gnv_report_say(report, name, ret ? GPUNVME_CHECK_LIMIT : GPUNVME_CHECK_OK, ret ? gpunvme_errmsg() : fine);
 }
 
 void gnv_report_skip(struct gnv_report *report, const char *name, const char *why)
 {
-	gnv_report_say(report, name, GPUNVME_VERDICT_SKIPPED, why);
+	gnv_report_say(report, name, GPUNVME_CHECK_SKIPPED, why);
 }
 
 int gnv_report_put(const struct gnv_report *report, void *checks, uint32_t *count, size_t stride)
@@ -97,7 +98,7 @@ static void check_persistent(struct gnv_report *report, const struct gnv_port *p
 	const uint64_t cap = gnv_mmio_read64(gnv_mem_regs(port->bar0) + GPUNVME_REG_CAP);
 
 	if (cap != UINT64_MAX && cap & GPUNVME_CAP_PMRS)
-		gnv_report_say(report, "pmr", GPUNVME_VERDICT_OK, "it has a Persistent Memory Region, which is left alone");
+		gnv_report_say(report, "pmr", GPUNVME_CHECK_OK, "it has a Persistent Memory Region, which is left alone");
 }
 
 /* The nodes of both ways. One is enough. */
@@ -109,9 +110,9 @@ static void check_ways(struct gnv_report *report, const struct gnv_pci *pci)
 	type1 = gnv_vfio_check_type1.run(GNV_SYSFS, pci);
 	second = gnv_report_add(report, "type1", type1, gnv_vfio_check_type1.fine);
 	if (iommufd && !type1)
-		first->verdict = GPUNVME_VERDICT_LIMIT;
+		first->result = GPUNVME_CHECK_LIMIT;
 	if (type1 && !iommufd)
-		second->verdict = GPUNVME_VERDICT_LIMIT;
+		second->result = GPUNVME_CHECK_LIMIT;
 }
 
 static void try_open(struct gnv_report *report, const struct gnv_pci *pci)
@@ -143,7 +144,7 @@ static void check_without(struct gnv_report *report, const struct gnv_pci *pci)
 {
 	int ret = gnv_vfio_check_noiommu.run(GNV_SYSFS, pci);
 
-	gnv_report_add(report, "noiommu", ret, gnv_vfio_check_noiommu.fine)->verdict = GPUNVME_VERDICT_LIMIT;
+	gnv_report_add(report, "noiommu", ret, gnv_vfio_check_noiommu.fine)->result = GPUNVME_CHECK_LIMIT;
 }
 
 /* Report the quirks of its model, from the table of drives. */
@@ -160,7 +161,7 @@ static void check_model(struct gnv_report *report, const struct gnv_pci *pci)
 	if (ret || !drive.quirks)
 		gnv_report_add(report, "model", ret, "nothing is known to be wrong with drives of its model");
 	for (left = ret ? 0 : drive.quirks; left; left &= left - 1)
-		gnv_report_say(report, "model", GPUNVME_VERDICT_LIMIT, gnv_quirk_sentence(left));
+		gnv_report_say(report, "model", GPUNVME_CHECK_LIMIT, gnv_quirk_sentence(left));
 }
 
 static void examine(struct gnv_report *report, const struct gnv_pci *pci)

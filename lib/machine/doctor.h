@@ -16,7 +16,8 @@ struct gnv_report {
 };
 
 /* Add a predicate. If it does not hold, the text is split where the remedy begins (gnv_cause_len()). */
-struct gpunvme_check *gnv_report_say(struct gnv_report *report, const char *name, enum gpunvme_verdict verdict, const char *text);
+struct gpunvme_check *gnv_report_say(struct gnv_report *report, const char *name, enum gpunvme_check_result result,
+				     const char *text);
 
 /* A predicate that must hold. Its text is @fine if `ret` is 0. Otherwise it is the error message. */
 struct gpunvme_check *gnv_report_add(struct gnv_report *report, const char *name, int ret, const char *fine);

@@ -208,7 +208,7 @@ static void note_way(struct patient *p, const char *way, const char *why)
 		;
 	if (i < report->count)
 		memmove(&report->check[i], &report->check[i + 1], (--report->count - i) * sizeof(report->check[i]));
-	gnv_report_say(report, name, why ? GPUNVME_VERDICT_LIMIT : GPUNVME_VERDICT_OK, why ? why : "the GPU reaches the doorbells");
+	gnv_report_say(report, name, why ? GPUNVME_CHECK_LIMIT : GPUNVME_CHECK_OK, why ? why : "the GPU reaches the doorbells");
 }
 
 static void hear_gpu(void *ctx, enum gpunvme_log_level level, const char *text)

@@ -33,7 +33,7 @@ static void say_virtual(struct gnv_report *report, const char *physical)
 		 "Call nvme virt-mgmt on its physical function, with -c and its controller: -r 0 -n 2 -a 8, -r 1 -n 1 -a 8, then "
 		 "-a 9",
 		 strrchr(physical, '/') + 1);
-	gnv_report_say(report, "seat", GPUNVME_VERDICT_LIMIT, text);
+	gnv_report_say(report, "seat", GPUNVME_CHECK_LIMIT, text);
 }
 
 /* For the kernel, a device below an external-facing port is removable (pci_set_removable() in drivers/pci/probe.c). */
@@ -43,13 +43,13 @@ void gnv_doctor_seat(struct gnv_report *report, const char *sys, const struct gn
 	const bool away = is_removable(sys, pci), virtual = find_physical(sys, pci, physical);
 
 	if (away)
-		gnv_report_say(report, "seat", GPUNVME_VERDICT_LIMIT,
+		gnv_report_say(report, "seat", GPUNVME_CHECK_LIMIT,
 			       "it is in an external case (Thunderbolt, USB4), which makes it slower, and its queues end when the "
 			       "case is unplugged. Put it into a slot of the machine to measure");
 	if (virtual)
 		say_virtual(report, physical);
 	if (!away && !virtual)
-		gnv_report_say(report, "seat", GPUNVME_VERDICT_OK, "it sits in this machine");
+		gnv_report_say(report, "seat", GPUNVME_CHECK_OK, "it sits in this machine");
 }
 
 /* iommu_group_show_type() in drivers/iommu/iommu.c: the default domain, which the kernel's driver of the device has. */
@@ -66,5 +66,5 @@ void gnv_doctor_domain(struct gnv_report *report, const char *sys, const struct 
 	direct = !strcmp(type, "identity");
 	snprintf(text, sizeof(text), "its IOMMU group %d has a domain of type %s%s", pci->group, type,
 		 direct ? ": its addresses are those of memory" : "");
-	gnv_report_say(report, "iommu-domain", GPUNVME_VERDICT_OK, text);
+	gnv_report_say(report, "iommu-domain", GPUNVME_CHECK_OK, text);
 }

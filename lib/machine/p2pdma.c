@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The kernel decides when a driver maps a BAR for another device, and shows its verdict nowhere. This follows its rules:
+ * The kernel decides when a driver maps a BAR for another device, and shows its result nowhere. This follows its rules:
  * a common bridge without ACS redirection, else a processor or host bridges that it knows to carry such traffic.
  */
 #include "machine/p2pdma.h"

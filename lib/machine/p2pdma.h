@@ -6,7 +6,7 @@
 #include "machine/topology.h"
 
 /*
- * gnv_p2pdma_ask() - derive the verdict of calc_map_type_and_dist() (drivers/pci/p2pdma.c, Linux 7.3)
+ * gnv_p2pdma_ask() - derive the result of calc_map_type_and_dist() (drivers/pci/p2pdma.c, Linux 7.3)
  * @a, @b: PCI addresses. For a partition of a GPU the card counts
  * @path:  from gnv_topology_path() of the two
  * @fine:  filled where the kernel permits it: which way, and from what that is derived

@@ -20,7 +20,7 @@ static void say_hip(struct gnv_report *report)
 		return;
 	}
 	snprintf(text, sizeof(text), "HIP %d.%d.%d", version / 10000000, version / 100000 % 100, version % 100000);
-	gnv_report_say(report, "hip", GPUNVME_VERDICT_OK, text);
+	gnv_report_say(report, "hip", GPUNVME_CHECK_OK, text);
 }
 
 void gnv_doctor_versions(struct gnv_report *report)
@@ -32,7 +32,7 @@ void gnv_doctor_versions(struct gnv_report *report)
 	gnv_drm_load();
 	gnv_dl_loaded(begins, names, sizeof(names));
 	if (*names)
-		gnv_report_say(report, "libraries", GPUNVME_VERDICT_OK, names);
+		gnv_report_say(report, "libraries", GPUNVME_CHECK_OK, names);
 	else
 		gnv_report_skip(report, "libraries", "none of a GPU is loaded");
 }

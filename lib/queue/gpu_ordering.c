@@ -249,7 +249,7 @@ static void put_result(const struct ordering_run *run, double ticks_per_us, stru
 	const char *why = explain(run);
 	unsigned i;
 
-	r->verdict = why ? GPUNVME_ORDERING_FAILED : GPUNVME_ORDERING_PASSED;
+	r->result = why ? GPUNVME_ORDERING_FAILED : GPUNVME_ORDERING_PASSED;
 	snprintf(r->why, sizeof(r->why), "%s", why ? why : "");
 	r->commands = run->result.pos;
 	r->mean_us = run->result.pos ? (double)run->result.total / (double)run->result.pos / ticks_per_us : 0;
@@ -285,16 +285,16 @@ close_run:
 	return ret;
 }
 
-/* Set the flags that the verdicts allow. */
+/* Set the flags that the results allow. */
 static void conclude(struct gpunvme_ordering *l, uint32_t asked)
 {
 	unsigned i;
 
 	for (i = 0; i < GPUNVME_ORDERING_TESTS; i++)
-		l->failed += i != GPUNVME_ORDERING_CQE16 && l->test[i].verdict == GPUNVME_ORDERING_FAILED;
-	if (l->test[GPUNVME_ORDERING_ORDER].verdict == GPUNVME_ORDERING_PASSED)
+		l->failed += i != GPUNVME_ORDERING_CQE16 && l->test[i].result == GPUNVME_ORDERING_FAILED;
+	if (l->test[GPUNVME_ORDERING_ORDER].result == GPUNVME_ORDERING_PASSED)
 		l->queue_flags |= GPUNVME_QUEUE_NO_READBACK;
-	if (l->test[GPUNVME_ORDERING_CQE16].verdict == GPUNVME_ORDERING_PASSED)
+	if (l->test[GPUNVME_ORDERING_CQE16].result == GPUNVME_ORDERING_PASSED)
 		l->queue_flags |= GPUNVME_QUEUE_CQE16;
 	if (asked)
 		l->queue_flags = l->failed ? 0 : l->queue_flags | asked; /* queues elsewhere are other queues */

@@ -39,9 +39,9 @@ def gpus() -> list[Info]:
 
 
 def doctor(address: str) -> list[Info]:
-    """Check whether the controller at a PCI address can be opened: name, verdict, reason and remedy of each condition.
+    """Check whether the controller at a PCI address can be opened: name, result, reason and remedy of each condition.
 
-    If nothing prevents it, the controller is opened, which resets it. `verdict` is "ok", "limit", "failed" or "skipped".
+    If nothing prevents it, the controller is opened, which resets it. `result` is "ok", "limit", "failed" or "skipped".
     """
     return ask(lib.gpunvme_doctor_v, _arguments.text("address", address))
 

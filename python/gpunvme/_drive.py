@@ -154,7 +154,7 @@ class Drive:
         return self._size
 
     def doctor(self) -> list[Info]:
-        """Check the state of the drive: name, verdict, reason and remedy of each condition, as gpunvme.doctor()."""
+        """Check the state of the drive: name, result, reason and remedy of each condition, as gpunvme.doctor()."""
         with self._held():
             return ask(lib.gpunvme_doctor_drive_v, self._dev)
 

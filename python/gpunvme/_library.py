@@ -116,5 +116,5 @@ def ask(function: Any, *args: Any) -> list[Info]:
     if not found:
         check(result)
     for one in found:
-        one.verdict = ("ok", "limit", "failed", "skipped")[one.verdict]
+        one.result = ("ok", "limit", "failed", "skipped")[one.result]
     return found

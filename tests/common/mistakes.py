@@ -21,7 +21,7 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 TREE = ROOT / "build/mutate/tree"
 BUILD = ROOT / "build/mutate/build"
-JUDGED = ROOT / "build/mutate/judged"  # verdict, tab, file, tab, what was changed as named() has it
+JUDGED = ROOT / "build/mutate/judged"  # result, tab, file, tab, what was changed as named() has it
 ROOMS = ("device/gpunvme", "lib/nvme", "lib/soft", "lib/mem", "lib/dev", "lib/dma", "lib/queue", "lib/file", "lib/cache",
          "lib/run", "lib/serve", "lib/ublk")
 LEFT_OUT = {"amd.h", "amd_wave.h", "cuda.h", "cuda_wave.h"}  # no CPU lane runs them
@@ -141,7 +141,7 @@ def judge(tests):
 
 
 def whole_lines():
-    """A run that was killed may have left a part of a line, which is no verdict."""
+    """A run that was killed may have left a part of a line, which is no result."""
     kept = JUDGED.read_bytes() if JUDGED.is_file() else b""
     return kept[:kept.rfind(b"\n") + 1]
 
@@ -164,9 +164,9 @@ def remember(name, file, was, wanted):
 def print_score():
     """Of all runs, by room."""
     rooms = {}
-    for (file, _), verdict in judged_before().items():
+    for (file, _), result in judged_before().items():
         score = rooms.setdefault("/".join(file.split("/")[:2]), [0, 0])
-        score[verdict == "SURVIVED"] += 1
+        score[result == "SURVIVED"] += 1
     for room, (noticed, survived) in sorted(rooms.items()):
         print(f"{room}: {noticed} of {noticed + survived} noticed, in all runs")
 

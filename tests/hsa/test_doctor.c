@@ -83,7 +83,7 @@ static int examine(const char *controller)
 	return report.count ? gnv_report_put(&report, checks, &count, sizeof(*checks)) : ret;
 }
 
-static void finds(const char *name, enum gpunvme_verdict verdict, const char *reason, const char *remedy)
+static void finds(const char *name, enum gpunvme_check_result result, const char *reason, const char *remedy)
 {
 	unsigned i;
 
@@ -91,8 +91,8 @@ static void finds(const char *name, enum gpunvme_verdict verdict, const char *re
 		;
 	if (i == count)
 		fail_msg("%s was not asked", name);
-	if (checks[i].verdict != verdict || !strstr(checks[i].reason, reason) || !strstr(checks[i].remedy, remedy))
-		fail_msg("%s: verdict %u, '%s' -> '%s'", name, checks[i].verdict, checks[i].reason, checks[i].remedy);
+	if (checks[i].result != result || !strstr(checks[i].reason, reason) || !strstr(checks[i].remedy, remedy))
+		fail_msg("%s: result %u, '%s' -> '%s'", name, checks[i].result, checks[i].reason, checks[i].remedy);
 }
 
 /* All is well. */
@@ -106,18 +106,18 @@ static void test_fine(void **state)
 	put_gpu(110000, 1);
 	assert_int_equal(examine(uri), 0);
 	for (i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-		finds(names[i], GPUNVME_VERDICT_OK, "", "");
+		finds(names[i], GPUNVME_CHECK_OK, "", "");
 	assert_int_equal(count, i + 2); /* and, without IOMMU and controller, "iommu-domain" and "path" */
-	finds("hip", GPUNVME_VERDICT_OK, "HIP 6.4.43484", "");
-	finds("libraries", GPUNVME_VERDICT_OK, "libhsa_standin.so", "");
-	finds("iommu-domain", GPUNVME_VERDICT_SKIPPED, "no IOMMU", "");
-	finds("listed", GPUNVME_VERDICT_OK, "gfx1100, node 1", "");
-	finds("path", GPUNVME_VERDICT_SKIPPED, "no controller on the PCI bus", "");
-	finds("placement", GPUNVME_VERDICT_OK, "placement soft", "");
+	finds("hip", GPUNVME_CHECK_OK, "HIP 6.4.43484", "");
+	finds("libraries", GPUNVME_CHECK_OK, "libhsa_standin.so", "");
+	finds("iommu-domain", GPUNVME_CHECK_SKIPPED, "no IOMMU", "");
+	finds("listed", GPUNVME_CHECK_OK, "gfx1100, node 1", "");
+	finds("path", GPUNVME_CHECK_SKIPPED, "no controller on the PCI bus", "");
+	finds("placement", GPUNVME_CHECK_OK, "placement soft", "");
 	assert_int_equal(examine(NULL), 0);
-	finds("placement", GPUNVME_VERDICT_SKIPPED, "no controller", "");
+	finds("placement", GPUNVME_CHECK_SKIPPED, "no controller", "");
 	assert_int_equal(examine("soft:/nonexistent/image"), 0);
-	finds("placement", GPUNVME_VERDICT_SKIPPED, "cannot be opened", "");
+	finds("placement", GPUNVME_CHECK_SKIPPED, "cannot be opened", "");
 	assert_int_equal(calls.fds, 0);
 }
 
@@ -127,12 +127,12 @@ static void test_nodes(void **state)
 	put_gpu(110000, 1);
 	calls.open_errno = EACCES;
 	assert_int_equal(examine(NULL), -EACCES);
-	finds("kfd", GPUNVME_VERDICT_FAILED, "/dev/kfd: no permission", "group render");
-	finds("render-node", GPUNVME_VERDICT_LIMIT, "renderD128: no permission", "group render");
-	finds("kernel", GPUNVME_VERDICT_OK, "", ""); /* the mock needs neither */
+	finds("kfd", GPUNVME_CHECK_FAILED, "/dev/kfd: no permission", "group render");
+	finds("render-node", GPUNVME_CHECK_LIMIT, "renderD128: no permission", "group render");
+	finds("kernel", GPUNVME_CHECK_OK, "", ""); /* the mock needs neither */
 	calls.open_errno = ENOENT;
 	assert_int_equal(examine(NULL), -ENODEV);
-	finds("kfd", GPUNVME_VERDICT_FAILED, "does not exist", "Load amdgpu");
+	finds("kfd", GPUNVME_CHECK_FAILED, "does not exist", "Load amdgpu");
 }
 
 static void test_limits(void **state)
@@ -144,14 +144,14 @@ static void test_limits(void **state)
 	pretend("STANDIN_LACKS", "fine");
 	pretend("STANDIN_MINOR", "7");
 	examine(NULL);
-	finds("awake", GPUNVME_VERDICT_LIMIT, "asleep", "0000:40:00.0/power/control");
-	finds("large-bar", GPUNVME_VERDICT_LIMIT, "256 of its 16384 MiB", "resizable BAR");
-	finds("vram-export", GPUNVME_VERDICT_LIMIT, "no fine-grained memory", "");
-	finds("kernel", GPUNVME_VERDICT_OK, "", "");
+	finds("awake", GPUNVME_CHECK_LIMIT, "asleep", "0000:40:00.0/power/control");
+	finds("large-bar", GPUNVME_CHECK_LIMIT, "256 of its 16384 MiB", "resizable BAR");
+	finds("vram-export", GPUNVME_CHECK_LIMIT, "no fine-grained memory", "");
+	finds("kernel", GPUNVME_CHECK_OK, "", "");
 	pretend("STANDIN_LACKS", "export");
 	unsetenv("STANDIN_MINOR");
 	examine(NULL);
-	finds("vram-export", GPUNVME_VERDICT_LIMIT, "no DMA-BUF", "");
+	finds("vram-export", GPUNVME_CHECK_LIMIT, "no DMA-BUF", "");
 }
 
 static void test_failures(void **state)
@@ -164,24 +164,24 @@ static void test_failures(void **state)
 	put_gpu(80003, 1);
 	pretend("STANDIN_GPUS", "0");
 	assert_true(examine(uri) < 0);
-	finds("code-object", GPUNVME_VERDICT_FAILED, "no code for gfx803", "");
-	finds("runtime", GPUNVME_VERDICT_FAILED, "0x1008", "group render");
+	finds("code-object", GPUNVME_CHECK_FAILED, "no code for gfx803", "");
+	finds("runtime", GPUNVME_CHECK_FAILED, "0x1008", "group render");
 	for (i = 0; i < 3; i++)
-		finds(after[i], GPUNVME_VERDICT_SKIPPED, "does not take it", "");
+		finds(after[i], GPUNVME_CHECK_SKIPPED, "does not take it", "");
 	setenv("GPUNVME_HSA_LIBRARY", "libc.so.6", 1);
 	examine(NULL);
-	finds("runtime", GPUNVME_VERDICT_FAILED, "has no hsa_init()", "too old");
+	finds("runtime", GPUNVME_CHECK_FAILED, "has no hsa_init()", "too old");
 	setenv("GPUNVME_HSA_LIBRARY", "/nonexistent.so", 1);
 	examine(NULL);
-	finds("runtime", GPUNVME_VERDICT_FAILED, "cannot be loaded", "GPUNVME_HSA_LIBRARY");
+	finds("runtime", GPUNVME_CHECK_FAILED, "cannot be loaded", "GPUNVME_HSA_LIBRARY");
 	setenv("GPUNVME_HSA_LIBRARY", standin, 1);
 	free(standin);
 	unsetenv("STANDIN_GPUS");
 	pretend("STANDIN_FAIL", "dispatch:1:29");
 	assert_true(examine(NULL) < 0);
-	finds("kernel", GPUNVME_VERDICT_FAILED, "0x29", "");
-	finds("vram-export", GPUNVME_VERDICT_SKIPPED, "no kernel runs", "");
-	finds("placement", GPUNVME_VERDICT_SKIPPED, "no kernel runs", "");
+	finds("kernel", GPUNVME_CHECK_FAILED, "0x29", "");
+	finds("vram-export", GPUNVME_CHECK_SKIPPED, "no kernel runs", "");
+	finds("placement", GPUNVME_CHECK_SKIPPED, "no kernel runs", "");
 }
 
 static void test_unlisted(void **state)
@@ -190,8 +190,8 @@ static void test_unlisted(void **state)
 	put_pci("pci0000:00/0000:00:01.0/0000:40:00.0", 0x030000, 0x1002, 0);
 	put(">../../../bus/pci/drivers/vfio-pci", "devices/pci0000:00/0000:00:01.0/0000:40:00.0/driver");
 	assert_int_equal(examine(NULL), -ENODEV);
-	finds("listed", GPUNVME_VERDICT_FAILED, "whose driver is vfio-pci", "amdgpu");
-	finds("runtime", GPUNVME_VERDICT_SKIPPED, "does not list it", "");
+	finds("listed", GPUNVME_CHECK_FAILED, "whose driver is vfio-pci", "amdgpu");
+	finds("runtime", GPUNVME_CHECK_SKIPPED, "does not list it", "");
 	assert_int_equal(gnv_doctor_gpu(root, 1, NULL, &(struct gnv_report){ .count = 0 }), -ENOENT);
 }
 
@@ -202,16 +202,16 @@ static void test_placement(void **state)
 	put_gpu(110000, 1);
 	remote = true;
 	assert_int_equal(examine(uri), 0);
-	finds("placement", GPUNVME_VERDICT_OK, "queues get placement vram", "");
+	finds("placement", GPUNVME_CHECK_OK, "queues get placement vram", "");
 	pretend("STANDIN_LACKS", "fine");
 	pretend("STANDIN_MINOR", "7");
 	assert_int_equal(examine(uri), 0);
-	finds("placement", GPUNVME_VERDICT_LIMIT, "queues get placement direct-db and no better one: ", "");
-	finds("placement", GPUNVME_VERDICT_LIMIT, "no fine-grained memory", "");
+	finds("placement", GPUNVME_CHECK_LIMIT, "queues get placement direct-db and no better one: ", "");
+	finds("placement", GPUNVME_CHECK_LIMIT, "no fine-grained memory", "");
 	pretend("STANDIN_FAIL", "memory_copy:5:1000"); /* in the self-test of that placement, too */
 	assert_int_equal(examine(uri), 0);
-	finds("placement", GPUNVME_VERDICT_LIMIT, "queues get placement vfio-host+fwd and no better one: ", "");
-	finds("placement", GPUNVME_VERDICT_LIMIT, "cannot be copied", "");
+	finds("placement", GPUNVME_CHECK_LIMIT, "queues get placement vfio-host+fwd and no better one: ", "");
+	finds("placement", GPUNVME_CHECK_LIMIT, "cannot be copied", "");
 	remote = false;
 }
 
@@ -225,13 +225,13 @@ static void test_doorbells(void **state)
 	nowhere = memfd_create("bar0", MFD_CLOEXEC);
 	assert_int_equal(ftruncate(nowhere, 1 << 20), 0);
 	assert_int_equal(examine(uri), 0);
-	finds("db-interop", GPUNVME_VERDICT_LIMIT, "do not arrive in time", "Another way");
-	finds("db-drm", GPUNVME_VERDICT_LIMIT, "0000:40:00.0", "");
-	finds("db-kfd", GPUNVME_VERDICT_LIMIT, "others may have imported that DMA-BUF", "");
-	finds("placement", GPUNVME_VERDICT_LIMIT, "queues get placement vram+fwd and no better one: a CPU thread rings", "");
+	finds("db-interop", GPUNVME_CHECK_LIMIT, "do not arrive in time", "Another way");
+	finds("db-drm", GPUNVME_CHECK_LIMIT, "0000:40:00.0", "");
+	finds("db-kfd", GPUNVME_CHECK_LIMIT, "others may have imported that DMA-BUF", "");
+	finds("placement", GPUNVME_CHECK_LIMIT, "queues get placement vram+fwd and no better one: a CPU thread rings", "");
 	pretend("STANDIN_FAIL", "amd_interop_map_buffer:1:1000");
 	assert_int_equal(examine(uri), 0);
-	finds("db-interop", GPUNVME_VERDICT_LIMIT, "does not take that DMA-BUF", "");
+	finds("db-interop", GPUNVME_CHECK_LIMIT, "does not take that DMA-BUF", "");
 	assert_int_equal(calls.fds, 0);
 	close(nowhere);
 	nowhere = -1;
@@ -246,20 +246,20 @@ static void test_path(void **state)
 	put_pci("pci0000:00/0000:00:02.0/0000:05:00.0", 0x010802, 0x144d, 0);
 	put_pci("pci0000:80/0000:80:02.0/0000:85:00.0", 0x010802, 0x144d, 1);
 	examine("0000:05:00.0");
-	finds("path", GPUNVME_VERDICT_OK, "one root complex", "");
-	finds("acs", GPUNVME_VERDICT_SKIPPED, "only root", "");
-	finds("p2pdma", GPUNVME_VERDICT_SKIPPED, "which processor", "");
+	finds("path", GPUNVME_CHECK_OK, "one root complex", "");
+	finds("acs", GPUNVME_CHECK_SKIPPED, "only root", "");
+	finds("p2pdma", GPUNVME_CHECK_SKIPPED, "which processor", "");
 	put("cpu:type:x86,ven0002fam001Amod0070:feature:,0000\n", "devices/system/cpu/modalias");
 	examine("0000:05:00.0");
-	finds("p2pdma", GPUNVME_VERDICT_OK, "through the host bridge, derived from AMD's processor family 1ah", "");
+	finds("p2pdma", GPUNVME_CHECK_OK, "through the host bridge, derived from AMD's processor family 1ah", "");
 	put("cpu:type:x86,ven0000fam0006mod008F:feature:,0000\n", "devices/system/cpu/modalias");
 	put_pci("pci0000:00/0000:00:00.0", 0x060000, 0x8086, 0);
 	examine("0000:05:00.0");
-	finds("p2pdma", GPUNVME_VERDICT_LIMIT, "refuses, as derived", "slots below one switch");
+	finds("p2pdma", GPUNVME_CHECK_LIMIT, "refuses, as derived", "slots below one switch");
 	examine("pci:0000:85:00.0");
-	finds("path", GPUNVME_VERDICT_LIMIT, "different sockets", "slots of one");
+	finds("path", GPUNVME_CHECK_LIMIT, "different sockets", "slots of one");
 	examine("0000:99:00.0");
-	finds("path", GPUNVME_VERDICT_SKIPPED, "0000:99:00.0", "");
+	finds("path", GPUNVME_CHECK_SKIPPED, "0000:99:00.0", "");
 }
 
 /* What the kernel's IOMMU does to addresses of the GPU. */
@@ -270,13 +270,13 @@ static void test_domain(void **state)
 	put(">../../../../kernel/iommu_groups/14", "devices/pci0000:00/0000:00:01.0/0000:40:00.0/iommu_group");
 	put("DMA-FQ\n", "kernel/iommu_groups/14/type");
 	examine(NULL);
-	finds("iommu-domain", GPUNVME_VERDICT_OK, "group 14 has a domain of type DMA-FQ", "");
+	finds("iommu-domain", GPUNVME_CHECK_OK, "group 14 has a domain of type DMA-FQ", "");
 	put("identity\n", "kernel/iommu_groups/14/type");
 	examine(NULL);
-	finds("iommu-domain", GPUNVME_VERDICT_OK, "type identity: its addresses are those of memory", "");
+	finds("iommu-domain", GPUNVME_CHECK_OK, "type identity: its addresses are those of memory", "");
 	put("", "kernel/iommu_groups/14/type");
 	examine(NULL);
-	finds("iommu-domain", GPUNVME_VERDICT_SKIPPED, "does not show", "");
+	finds("iommu-domain", GPUNVME_CHECK_SKIPPED, "does not show", "");
 }
 
 /* HIP may be missing or silent; what is loaded is named all the same. */
@@ -286,11 +286,11 @@ static void test_versions(void **state)
 	put_gpu(110000, 1);
 	hip->version = 70251831;
 	examine(NULL);
-	finds("hip", GPUNVME_VERDICT_OK, "HIP 7.2.51831", "");
+	finds("hip", GPUNVME_CHECK_OK, "HIP 7.2.51831", "");
 	setenv("GPUNVME_HIP_LIBRARY", "/nonexistent.so", 1);
 	examine(NULL);
-	finds("hip", GPUNVME_VERDICT_SKIPPED, "HIP (libamdhip64) cannot be loaded", "");
-	finds("libraries", GPUNVME_VERDICT_OK, "libhsa_standin.so", "");
+	finds("hip", GPUNVME_CHECK_SKIPPED, "HIP (libamdhip64) cannot be loaded", "");
+	finds("libraries", GPUNVME_CHECK_OK, "libhsa_standin.so", "");
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)

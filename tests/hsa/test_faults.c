@@ -348,11 +348,11 @@ static void test_torn(void **state)
 	assert_int_equal(gpunvme_gpu_open("hsa:0", NULL, &gpu), 0);
 	opts.commands = 300;
 	cqe16 = &ordering.test[GPUNVME_ORDERING_CQE16];
-	for (turns = 0; turns < 50 && cqe16->verdict != GPUNVME_ORDERING_FAILED; turns++) {
+	for (turns = 0; turns < 50 && cqe16->result != GPUNVME_ORDERING_FAILED; turns++) {
 		assert_int_equal(gpunvme_gpu_ordering_test(dev, gpu, &opts, &ordering), 0);
 		assert_int_equal(ordering.failed, 0);
 	}
-	assert_int_equal(cqe16->verdict, GPUNVME_ORDERING_FAILED);
+	assert_int_equal(cqe16->result, GPUNVME_ORDERING_FAILED);
 	assert_non_null(strstr(cqe16->why, "after its phase bit"));
 	assert_false(ordering.queue_flags & GPUNVME_QUEUE_CQE16);
 	gpunvme_gpu_close(gpu);

@@ -147,7 +147,7 @@ def test_says_what_it_is(image, drive):
     assert isinstance(drive.namespace.nguid, bytes) and len(drive.namespace.nguid) == 16
     assert drive.block_size == 512
     found = drive.doctor()
-    assert len(found) > 2 and {one.verdict for one in found} <= {"ok", "limit", "failed", "skipped"}
+    assert len(found) > 2 and {one.result for one in found} <= {"ok", "limit", "failed", "skipped"}
     with pytest.raises(AttributeError):
         _ = drive.info.colour
 

@@ -648,31 +648,31 @@ static const struct gpunvme_check *find(const struct gpunvme_check *checks, unsi
 /* The word, the row that says so, what it says, and whether a queue can be made. */
 static const struct {
 	const char *keys, *row, *reason, *remedy;
-	enum gpunvme_verdict verdict;
+	enum gpunvme_check_result result;
 	bool unreadable;
 } states[] = {
-	{ "delay=", "read", "blocks can be read", "", GPUNVME_VERDICT_OK, false },
-	{ "ro=0", "write-cache", "on: written data is safe after a flush", "", GPUNVME_VERDICT_OK, false },
-	{ "fault=locked", "read", "locked by a password", "sedutil-cli", GPUNVME_VERDICT_FAILED, true },
-	{ "fault=sanitizing", "read", "erasing itself", "Wait", GPUNVME_VERDICT_FAILED, true },
-	{ "fault=formatting", "read", "being formatted", "Wait", GPUNVME_VERDICT_FAILED, true },
-	{ "fault=reserved", "read", "another host", "nvme resv-report", GPUNVME_VERDICT_FAILED, true },
-	{ "fault=activating", "read", "not ready yet, as after a change of firmware", "Try again", GPUNVME_VERDICT_FAILED, true },
-	{ "fault=worn", "read-only", "has become read-only", "replace it", GPUNVME_VERDICT_FAILED, false },
-	{ "fault=hot", "temperature", "too hot", "Give it air", GPUNVME_VERDICT_LIMIT, false },
-	{ "fault=spare", "spare", "runs out of spare", "replace it soon", GPUNVME_VERDICT_LIMIT, false },
-	{ "fault=unreliable", "reliability", "unreliable", "replace it", GPUNVME_VERDICT_LIMIT, false },
-	{ "fault=backup", "backup", "protection against power loss has failed", "flush", GPUNVME_VERDICT_LIMIT, false },
-	{ "fault=status:21", "read", "denies reads to this host", "sedutil-cli", GPUNVME_VERDICT_FAILED, true },
-	{ "fault=status:28", "read", "erasure of the drive (sanitize) failed", "nvme sanitize", GPUNVME_VERDICT_FAILED, true },
-	{ "fault=status:641", "read", "cannot be read any more", "replace it", GPUNVME_VERDICT_FAILED, true },
-	{ "fault=status:6", "read", "Internal Error", "", GPUNVME_VERDICT_FAILED, true },
-	{ "fault=staged", "firmware", "slot 2", "Open the drive again", GPUNVME_VERDICT_LIMIT, false },
-	{ "fault=slow-format", "format", "blocks of 4096 bytes faster than these of 512", "--lbaf=1", GPUNVME_VERDICT_LIMIT,
+	{ "delay=", "read", "blocks can be read", "", GPUNVME_CHECK_OK, false },
+	{ "ro=0", "write-cache", "on: written data is safe after a flush", "", GPUNVME_CHECK_OK, false },
+	{ "fault=locked", "read", "locked by a password", "sedutil-cli", GPUNVME_CHECK_FAILED, true },
+	{ "fault=sanitizing", "read", "erasing itself", "Wait", GPUNVME_CHECK_FAILED, true },
+	{ "fault=formatting", "read", "being formatted", "Wait", GPUNVME_CHECK_FAILED, true },
+	{ "fault=reserved", "read", "another host", "nvme resv-report", GPUNVME_CHECK_FAILED, true },
+	{ "fault=activating", "read", "not ready yet, as after a change of firmware", "Try again", GPUNVME_CHECK_FAILED, true },
+	{ "fault=worn", "read-only", "has become read-only", "replace it", GPUNVME_CHECK_FAILED, false },
+	{ "fault=hot", "temperature", "too hot", "Give it air", GPUNVME_CHECK_LIMIT, false },
+	{ "fault=spare", "spare", "runs out of spare", "replace it soon", GPUNVME_CHECK_LIMIT, false },
+	{ "fault=unreliable", "reliability", "unreliable", "replace it", GPUNVME_CHECK_LIMIT, false },
+	{ "fault=backup", "backup", "protection against power loss has failed", "flush", GPUNVME_CHECK_LIMIT, false },
+	{ "fault=status:21", "read", "denies reads to this host", "sedutil-cli", GPUNVME_CHECK_FAILED, true },
+	{ "fault=status:28", "read", "erasure of the drive (sanitize) failed", "nvme sanitize", GPUNVME_CHECK_FAILED, true },
+	{ "fault=status:641", "read", "cannot be read any more", "replace it", GPUNVME_CHECK_FAILED, true },
+	{ "fault=status:6", "read", "Internal Error", "", GPUNVME_CHECK_FAILED, true },
+	{ "fault=staged", "firmware", "slot 2", "Open the drive again", GPUNVME_CHECK_LIMIT, false },
+	{ "fault=slow-format", "format", "blocks of 4096 bytes faster than these of 512", "--lbaf=1", GPUNVME_CHECK_LIMIT,
 	  false },
-	{ "fault=detached", "namespace", "namespace 1 is not active", "Attach it", GPUNVME_VERDICT_FAILED, false },
-	{ "fault=lists-half", "lists", "\"64\"", "", GPUNVME_VERDICT_LIMIT, false },
-	{ "pci=1987:5019", "model", "Write Zeroes is broken", "", GPUNVME_VERDICT_LIMIT, false },
+	{ "fault=detached", "namespace", "namespace 1 is not active", "Attach it", GPUNVME_CHECK_FAILED, false },
+	{ "fault=lists-half", "lists", "\"64\"", "", GPUNVME_CHECK_LIMIT, false },
+	{ "pci=1987:5019", "model", "Write Zeroes is broken", "", GPUNVME_CHECK_LIMIT, false },
 };
 
 static void test_states(void **unused)
@@ -693,11 +693,11 @@ static void test_states(void **unused)
 		good(open_drive(i ? states[i].keys : "fault=delay:1", &dev));
 		good(gpunvme_doctor_drive(dev, checks, &count));
 		check = find(checks, count, states[i].row);
-		if (!check || check->verdict != states[i].verdict || !strstr(check->reason, states[i].reason) ||
+		if (!check || check->result != states[i].result || !strstr(check->reason, states[i].reason) ||
 		    !strstr(check->remedy, states[i].remedy))
 			fail_msg("%s: %s", states[i].keys, check ? check->reason : "no such row");
 		if (states[i].unreadable)
-			assert_int_equal(find(checks, count, "lists")->verdict, GPUNVME_VERDICT_SKIPPED);
+			assert_int_equal(find(checks, count, "lists")->result, GPUNVME_CHECK_SKIPPED);
 		ret = gpunvme_queue_create(dev, gpu, NULL, &qp);
 		assert_int_equal(ret > 0, states[i].unreadable);
 		if (ret)

@@ -201,7 +201,7 @@ static void assert_without(struct gpunvme_dev *dev)
 	good(gpunvme_doctor_drive(dev, check, &count));
 	for (i = 0; i < count && strcmp(check[i].name, "host-memory"); i++)
 		;
-	assert_true(i < count && check[i].verdict == GPUNVME_VERDICT_LIMIT && strstr(check[i].remedy, "Do not share its address space"));
+	assert_true(i < count && check[i].result == GPUNVME_CHECK_LIMIT && strstr(check[i].remedy, "Do not share its address space"));
 }
 
 /* Where others reach the address space there is no such memory: the drive alone reaches it, or has none. */

@@ -200,7 +200,7 @@ static void test_honest(void **state)
 	assert_int_equal(l.failed, 0);
 	assert_int_equal(l.queue_flags, GPUNVME_QUEUE_CQE16 | GPUNVME_QUEUE_NO_READBACK);
 	for (i = 0; i < GPUNVME_ORDERING_TESTS; i++) {
-		assert_int_equal(l.test[i].verdict, GPUNVME_ORDERING_PASSED);
+		assert_int_equal(l.test[i].result, GPUNVME_ORDERING_PASSED);
 		assert_int_equal(l.test[i].commands, COMMANDS);
 		assert_true(l.test[i].mean_us > 0 && l.test[i].worst_us >= l.test[i].mean_us);
 	}
@@ -233,10 +233,10 @@ static void test_crimes(void **state)
 		for (k = 0; k < GPUNVME_ORDERING_TESTS; k++) {
 			if (k != cases[i].where) {
 				if (!takes_time(cases[i].crime))
-					assert_int_equal(l.test[k].verdict, GPUNVME_ORDERING_PASSED);
+					assert_int_equal(l.test[k].result, GPUNVME_ORDERING_PASSED);
 				continue;
 			}
-			if (l.test[k].verdict != GPUNVME_ORDERING_FAILED)
+			if (l.test[k].result != GPUNVME_ORDERING_FAILED)
 				fail_msg("case %u: %s was not noticed", i, l.test[k].name);
 			assert_true(l.test[k].faults > 0);
 			if (!strstr(l.test[k].why, cases[i].why))
@@ -266,7 +266,7 @@ static void test_vram(void **state)
 	assert_int_equal(l.queue_flags, 0); /* the host's memory was not tried */
 	run_on(GPUNVME_QUEUE_VRAM, EARLY, GPUNVME_ORDERING_DATA, &l);
 	assert_non_null(strstr(l.test[GPUNVME_ORDERING_DATA].why, "after its completion"));
-	assert_int_equal(l.test[GPUNVME_ORDERING_ORDER].verdict, GPUNVME_ORDERING_PASSED);
+	assert_int_equal(l.test[GPUNVME_ORDERING_ORDER].result, GPUNVME_ORDERING_PASSED);
 	assert_int_equal(l.queue_flags, 0);
 }
 
@@ -352,7 +352,7 @@ static void test_not_run(void **state)
 		assert_int_equal(gpunvme_gpu_ordering_test(dev, gpu, &opts, &l), 0);
 		assert_int_equal(l.failed, 0);
 		assert_int_equal(l.queue_flags, GPUNVME_QUEUE_CQE16 | GPUNVME_QUEUE_NO_READBACK);
-		assert_int_equal(l.test[GPUNVME_ORDERING_STORE].verdict, i ? GPUNVME_ORDERING_NOT_RUN : GPUNVME_ORDERING_PASSED);
+		assert_int_equal(l.test[GPUNVME_ORDERING_STORE].result, i ? GPUNVME_ORDERING_NOT_RUN : GPUNVME_ORDERING_PASSED);
 		assert_int_equal(l.test[GPUNVME_ORDERING_STORE].commands, i ? 0 : 65);
 		assert_int_equal(!*l.test[GPUNVME_ORDERING_STORE].why, !i);
 	}
@@ -433,8 +433,8 @@ static void test_copies(void **state)
 		opts.timeout_ms = cases[i].bad ? TIMEOUT_MS : LONG_MS;
 		setenv("STANDIN_LACKS", cases[i].kept ? "uncached" : "", 1);
 		assert_int_equal(gpunvme_gpu_ordering_test(dev, gpu, &opts, &l), 0);
-		if ((l.test[GPUNVME_ORDERING_DATA].verdict == GPUNVME_ORDERING_FAILED ||
-		     l.test[GPUNVME_ORDERING_STORE].verdict == GPUNVME_ORDERING_FAILED) != (l2 && cases[i].bad))
+		if ((l.test[GPUNVME_ORDERING_DATA].result == GPUNVME_ORDERING_FAILED ||
+		     l.test[GPUNVME_ORDERING_STORE].result == GPUNVME_ORDERING_FAILED) != (l2 && cases[i].bad))
 			fail_msg("case %u: %s, %s", i, l.test[GPUNVME_ORDERING_DATA].why, l.test[GPUNVME_ORDERING_STORE].why);
 		assert_true(!l.failed || (l2 && cases[i].bad));
 	}
@@ -531,7 +531,7 @@ static void test_words_of_the_block(void **state)
 		gnv_soft_set_fault(gnv_port_soft(edges.dev->nvme.port), &fault);
 		assert_int_equal(gpunvme_gpu_ordering_test(edges.dev, gpu, &opts, &l), 0);
 		for (unsigned k = 0; k < GPUNVME_ORDERING_TESTS; k++)
-			if (l.test[k].verdict != GPUNVME_ORDERING_PASSED)
+			if (l.test[k].result != GPUNVME_ORDERING_PASSED)
 				fail_msg("case %zu: %s: %s", i, l.test[k].name, l.test[k].why);
 		gpunvme_dev_close(edges.dev);
 		gpunvme_gpu_close(gpu);

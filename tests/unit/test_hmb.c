@@ -98,7 +98,7 @@ static void assert_remedy(struct gpunvme_dev *dev, const char *words)
 	for (i = 0; i < count && strcmp(checks[i].name, "host-memory"); i++)
 		;
 	assert_int_not_equal(i, count);
-	assert_int_equal(checks[i].verdict, GPUNVME_VERDICT_LIMIT);
+	assert_int_equal(checks[i].result, GPUNVME_CHECK_LIMIT);
 	assert_non_null(strstr(checks[i].remedy, words));
 }
 

@@ -230,7 +230,7 @@ static void check_said(struct gpunvme_dev *dev, const char *found)
 		;
 	assert_int_not_equal(i, count);
 	snprintf(quoted, sizeof(quoted), "\"%s\"", err->lists);
-	assert_int_equal(checks[i].verdict, any ? GPUNVME_VERDICT_OK : GPUNVME_VERDICT_LIMIT);
+	assert_int_equal(checks[i].result, any ? GPUNVME_CHECK_OK : GPUNVME_CHECK_LIMIT);
 	assert_true(any || strstr(checks[i].reason, quoted));
 }
 

@@ -102,14 +102,14 @@ static void test_link(void **state)
 	static const struct {
 		unsigned width, max_width;
 		const char *speed, *max_speed;
-		int verdict;
+		int result;
 	} cases[] = {
-		{ 4, 4, "16.0 GT/s PCIe", "16.0 GT/s PCIe", GPUNVME_VERDICT_OK },
-		{ 4, 4, "8.0 GT/s PCIe", "16.0 GT/s PCIe", GPUNVME_VERDICT_LIMIT },
-		{ 4, 4, "2.0 GT/s PCIe", "2.5 GT/s PCIe", GPUNVME_VERDICT_LIMIT }, /* also with a decimal comma */
-		{ 2, 4, "16.0 GT/s PCIe", "16.0 GT/s PCIe", GPUNVME_VERDICT_LIMIT },
-		{ 4, 4, "8.0 GT/s PCIe", "Unknown", GPUNVME_VERDICT_SKIPPED },
-		{ 0, 4, "", "16.0 GT/s PCIe", GPUNVME_VERDICT_SKIPPED },
+		{ 4, 4, "16.0 GT/s PCIe", "16.0 GT/s PCIe", GPUNVME_CHECK_OK },
+		{ 4, 4, "8.0 GT/s PCIe", "16.0 GT/s PCIe", GPUNVME_CHECK_LIMIT },
+		{ 4, 4, "2.0 GT/s PCIe", "2.5 GT/s PCIe", GPUNVME_CHECK_LIMIT }, /* also with a decimal comma */
+		{ 2, 4, "16.0 GT/s PCIe", "16.0 GT/s PCIe", GPUNVME_CHECK_LIMIT },
+		{ 4, 4, "8.0 GT/s PCIe", "Unknown", GPUNVME_CHECK_SKIPPED },
+		{ 0, 4, "", "16.0 GT/s PCIe", GPUNVME_CHECK_SKIPPED },
 	};
 
 	(void)state;
@@ -122,8 +122,8 @@ static void test_link(void **state)
 		strcpy(pci.max_speed, cases[i].max_speed);
 		gnv_doctor_link(&report, &pci);
 		assert_int_equal(report.count, 1);
-		assert_int_equal(check->verdict, cases[i].verdict);
-		assert_int_equal(!*check->remedy, check->verdict != GPUNVME_VERDICT_LIMIT);
+		assert_int_equal(check->result, cases[i].result);
+		assert_int_equal(!*check->remedy, check->result != GPUNVME_CHECK_LIMIT);
 	}
 }
 
@@ -132,12 +132,12 @@ static void test_seat(void **state)
 {
 	static const struct {
 		const char *bdf, *reason, *remedy;
-		int verdict;
+		int result;
 	} cases[] = {
-		{ "0000:01:00.0", "it sits in this machine", "", GPUNVME_VERDICT_OK },
-		{ "0000:02:00.0", "in an external case", "into a slot", GPUNVME_VERDICT_LIMIT },
-		{ "0000:03:00.0", "it sits in this machine", "", GPUNVME_VERDICT_OK },
-		{ "0000:05:00.1", "a virtual function of 0000:05:00.0,", "nvme virt-mgmt", GPUNVME_VERDICT_LIMIT },
+		{ "0000:01:00.0", "it sits in this machine", "", GPUNVME_CHECK_OK },
+		{ "0000:02:00.0", "in an external case", "into a slot", GPUNVME_CHECK_LIMIT },
+		{ "0000:03:00.0", "it sits in this machine", "", GPUNVME_CHECK_OK },
+		{ "0000:05:00.1", "a virtual function of 0000:05:00.0,", "nvme virt-mgmt", GPUNVME_CHECK_LIMIT },
 	};
 	struct gnv_pci pci;
 
@@ -148,7 +148,7 @@ static void test_seat(void **state)
 		assert_int_equal(gnv_sysfs_pci(root, cases[i].bdf, &pci), 0);
 		gnv_doctor_seat(&report, root, &pci);
 		assert_int_equal(report.count, 1);
-		assert_int_equal(report.check[0].verdict, cases[i].verdict);
+		assert_int_equal(report.check[0].result, cases[i].result);
 		assert_non_null(strstr(report.check[0].reason, cases[i].reason));
 		assert_non_null(strstr(report.check[0].remedy, cases[i].remedy));
 	}
@@ -215,12 +215,12 @@ static void test_transfers(void **state)
 		assert_int_equal(report.count, cases[i].says[1] ? 3 : 1);
 		assert_non_null(strstr(report.check[0].reason, cases[i].says[0]));
 		if (!cases[i].says[1])
-			assert_int_equal(report.check[0].verdict, GPUNVME_VERDICT_SKIPPED);
+			assert_int_equal(report.check[0].result, GPUNVME_CHECK_SKIPPED);
 		for (unsigned k = 0; k < 3 && cases[i].says[1]; k++) {
 			const bool limit = cases[i].limits >> k & 1;
 
 			assert_non_null(strstr(report.check[k].reason, cases[i].says[k]));
-			assert_int_equal(report.check[k].verdict, limit ? GPUNVME_VERDICT_LIMIT : GPUNVME_VERDICT_OK);
+			assert_int_equal(report.check[k].result, limit ? GPUNVME_CHECK_LIMIT : GPUNVME_CHECK_OK);
 			assert_int_equal(*report.check[k].remedy != 0, limit);
 		}
 	}

@@ -54,22 +54,22 @@ static void wait_for(pid_t pid, double seconds, struct child *c)
 
 	if (ended(pid, now_s() + seconds, &status)) {
 		if (WIFSIGNALED(status))
-			snprintf(c->verdict, sizeof(c->verdict), "signal %d", WTERMSIG(status));
+			snprintf(c->status, sizeof(c->status), "signal %d", WTERMSIG(status));
 		else if (WEXITSTATUS(status))
-			snprintf(c->verdict, sizeof(c->verdict), "exit status %d", WEXITSTATUS(status));
+			snprintf(c->status, sizeof(c->status), "exit status %d", WEXITSTATUS(status));
 		else
-			snprintf(c->verdict, sizeof(c->verdict), "ok");
+			snprintf(c->status, sizeof(c->status), "ok");
 		return;
 	}
 	kill(-pid, SIGTERM);
 	if (!ended(pid, now_s() + GRACE, &status)) {
 		kill(-pid, SIGKILL);
 		if (!ended(pid, now_s() + GRACE, &status)) {
-			snprintf(c->verdict, sizeof(c->verdict), "hangs"); /* in the kernel: it is left alone */
+			snprintf(c->status, sizeof(c->status), "hangs"); /* in the kernel: it is left alone */
 			return;
 		}
 	}
-	snprintf(c->verdict, sizeof(c->verdict), "too slow");
+	snprintf(c->status, sizeof(c->status), "too slow");
 }
 
 /* All of it as text. */
@@ -89,12 +89,12 @@ void child_run(const char *const *argv, double seconds, struct child *c)
 	double from = now_s();
 	pid_t pid;
 
-	*c = (struct child){ .verdict = "no time left" };
+	*c = (struct child){ .status = "no time left" };
 	pid = out && err && seconds > 0 ? start(argv, fileno(out), fileno(err)) : -1;
 	if (pid > 0)
 		wait_for(pid, seconds, c);
 	else if (seconds > 0)
-		snprintf(c->verdict, sizeof(c->verdict), "not started");
+		snprintf(c->status, sizeof(c->status), "not started");
 	c->seconds = now_s() - from;
 	if (out) {
 		c->out = contents(out);

@@ -4,7 +4,7 @@
 #define GPUNVME_CHILD_H
 
 struct child {
-	char verdict[32]; /* "ok", or how it ended */
+	char status[32]; /* "ok", or how it ended */
 	double seconds;
 	char *out, *err; /* its output, or NULL: no memory */
 };

@@ -16,7 +16,7 @@ struct findings {
 	int ret;
 };
 
-static const char *verdict(uint32_t v)
+static const char *word(uint32_t v)
 {
 	static const char *const words[] = { "ok", "limit", "FAILED", "skipped" };
 
@@ -28,7 +28,7 @@ static void print_findings(const struct findings *f)
 	for (unsigned i = 0; i < f->count; i++) {
 		const struct gpunvme_check *check = &f->checks[i];
 
-		printf("%-8s %-16s %s\n", verdict(check->verdict), check->name, check->reason);
+		printf("%-8s %-16s %s\n", word(check->result), check->name, check->reason);
 		if (*check->remedy)
 			printf("%-25s -> %s\n", "", check->remedy);
 	}
@@ -42,7 +42,7 @@ static void add_checks(struct json_object *object, const struct findings *f)
 		struct json_object *check = append_object(list);
 
 		put_text(check, "name", f->checks[i].name);
-		put_text(check, "verdict", verdict(f->checks[i].verdict));
+		put_text(check, "result", word(f->checks[i].result));
 		put_text(check, "reason", f->checks[i].reason);
 		put_text(check, "remedy", f->checks[i].remedy);
 	}
@@ -123,7 +123,7 @@ static void put_refusal(struct findings *f, int ret)
 	struct gpunvme_check *check = &f->checks[f->count++];
 	const char *text = why(ret), *remedy = strstr(text, ". ");
 
-	*check = (struct gpunvme_check){ .name = "drive", .verdict = GPUNVME_VERDICT_FAILED };
+	*check = (struct gpunvme_check){ .name = "drive", .result = GPUNVME_CHECK_FAILED };
 	snprintf(check->reason, sizeof(check->reason), "%.*s", remedy ? (int)(remedy - text) : (int)strlen(text), text);
 	snprintf(check->remedy, sizeof(check->remedy), "%s", remedy ? remedy + 2 : "");
 	f->ret = ret;

@@ -25,7 +25,7 @@ __attribute__((format(printf, 4, 5))) static void say(struct gpunvme_check *chec
 {
 	va_list args;
 
-	*check = (struct gpunvme_check){ .verdict = missing ? GPUNVME_VERDICT_LIMIT : GPUNVME_VERDICT_OK };
+	*check = (struct gpunvme_check){ .result = missing ? GPUNVME_CHECK_LIMIT : GPUNVME_CHECK_OK };
 	snprintf(check->name, sizeof(check->name), "%s", name);
 	snprintf(check->remedy, sizeof(check->remedy), "%s", missing ? missing : "");
 	va_start(args, format);

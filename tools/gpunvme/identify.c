@@ -168,7 +168,7 @@ static void print_text(const struct report *r)
 	for (unsigned i = 0; i < r->checks; i++) {
 		const struct gpunvme_check *check = &r->check[i];
 
-		if (check->verdict == GPUNVME_VERDICT_OK && strcmp(check->name, "write-cache"))
+		if (check->result == GPUNVME_CHECK_OK && strcmp(check->name, "write-cache"))
 			continue;
 		printf("%-14s %s\n", check->name, check->reason);
 		if (*check->remedy)
@@ -255,7 +255,7 @@ static void print_json(const struct report *r)
 		struct json_object *check = append_object(list);
 
 		put_text(check, "name", r->check[i].name);
-		put_bool(check, "ok", r->check[i].verdict == GPUNVME_VERDICT_OK);
+		put_bool(check, "ok", r->check[i].result == GPUNVME_CHECK_OK);
 		put_text(check, "reason", r->check[i].reason);
 		put_text(check, "remedy", r->check[i].remedy);
 	}

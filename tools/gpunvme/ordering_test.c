@@ -19,17 +19,17 @@ static const char *const meaning[GPUNVME_ORDERING_TESTS] = {
 	[GPUNVME_ORDERING_CQE16] = "a completion loaded at once is whole",
 	[GPUNVME_ORDERING_STORE] = "the controller reads the last store of a thread",
 };
-static const char *const verdict[] = { "not run", "passed", "FAILED" };
+static const char *const words[] = { "not run", "passed", "FAILED" };
 
 static void print_table(const struct session *s, const struct gpunvme_ordering *l)
 {
-	printf("%s on %s\n%-10s %10s %8s %10s %10s  verdict\n", s->gpu_info.name, s->info.model, "test", "commands", "faults",
+	printf("%s on %s\n%-10s %10s %8s %10s %10s  result\n", s->gpu_info.name, s->info.model, "test", "commands", "faults",
 	       "mean us", "worst us");
 	for (unsigned i = 0; i < GPUNVME_ORDERING_TESTS; i++) {
 		const struct gpunvme_ordering_result *t = &l->test[i];
 
 		printf("%-10s %10" PRIu64 " %8u %10.1f %10.1f  %s: %s\n", t->name, t->commands, t->faults, t->mean_us, t->worst_us,
-		       verdict[t->verdict], *t->why ? t->why : meaning[i]);
+		       words[t->result], *t->why ? t->why : meaning[i]);
 	}
 	printf("proven for gpunvme_queue_create():%s%s%s%s\n", l->queue_flags & GPUNVME_QUEUE_VRAM ? " GPUNVME_QUEUE_VRAM" : "",
 	       l->queue_flags & GPUNVME_QUEUE_CQE16 ? " GPUNVME_QUEUE_CQE16" : "",
@@ -51,7 +51,7 @@ static void print_json(const struct session *s, const struct gpunvme_ordering *l
 		const struct gpunvme_ordering_result *t = &l->test[i];
 		struct json_object *test = put_object(tests, t->name);
 
-		put_text(test, "verdict", verdict[t->verdict]);
+		put_text(test, "result", words[t->result]);
 		put_count(test, "commands", t->commands);
 		put_count(test, "faults", t->faults);
 		put_real(test, "mean_us", t->mean_us, 2);

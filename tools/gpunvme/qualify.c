@@ -72,11 +72,11 @@ static void watch_end(struct watch *w)
 	progress_end(&w->bar);
 }
 
-static void print_row(struct watch *w, const struct row *row, int verdict, const char *text)
+static void print_row(struct watch *w, const struct row *row, int result, const char *text)
 {
 	pthread_mutex_lock(&w->lock);
 	progress_end(&w->bar);
-	printf("%-8s %-11s ", qualify_word(verdict), row->name);
+	printf("%-8s %-11s ", qualify_word(result), row->name);
 	for (; *text; text++)
 		printf("%c%s", *text, *text == '\n' ? "                     " : "");
 	printf("\n");
@@ -111,7 +111,7 @@ static void run_row(struct qualify *a, struct watch *w, const struct row *row, c
 {
 	struct json_object *figures = append_object(json_object_object_get(a->report, "rows"));
 	double start = now_s();
-	int verdict, ret = 0;
+	int result, ret = 0;
 
 	a->figures = figures;
 	put_text(figures, "name", row->name);
@@ -123,20 +123,20 @@ static void run_row(struct qualify *a, struct watch *w, const struct row *row, c
 	if (interrupted && !*dead)
 		*dead = "interrupted";
 	if (*dead) {
-		verdict = QUALIFY_SKIPPED;
+		result = QUALIFY_SKIPPED;
 		qualify_say(a, "not run: %s", *dead);
 	} else if (ret) {
-		verdict = qualify_fail(a, "%s", why(ret));
+		result = qualify_fail(a, "%s", why(ret));
 		*dead = "no queue works any more";
 	} else {
-		verdict = row->run(a);
+		result = row->run(a);
 	}
-	put_text(figures, "verdict", qualify_word(verdict));
+	put_text(figures, "result", qualify_word(result));
 	put_text(figures, "text", a->text);
 	put_real(figures, "seconds", now_s() - start, 3);
 	put_count(a->report, "failed",
-		  json_object_get_uint64(json_object_object_get(a->report, "failed")) + (verdict == QUALIFY_FAILED));
-	print_row(w, row, verdict, a->text);
+		  json_object_get_uint64(json_object_object_get(a->report, "failed")) + (result == QUALIFY_FAILED));
+	print_row(w, row, result, a->text);
 }
 
 static int run_rows(struct qualify *a)

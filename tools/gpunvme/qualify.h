@@ -2,7 +2,7 @@
 /*
  * gpunvme qualify, in parts: qualify.c runs the rows, and the files qualify_*.c define them. A row is one function. It sets one
  * message with its result (qualify_say() or qualify_fail()) and puts figures into a->figures. It closes all queues but the standing
- * one, and returns a verdict.
+ * one, and returns a result.
  */
 #ifndef GPUNVME_QUALIFY_H
 #define GPUNVME_QUALIFY_H
@@ -12,7 +12,7 @@
 
 #include "common/progress.h"
 
-enum qualify_verdict { QUALIFY_PASSED, QUALIFY_LIMIT, QUALIFY_FAILED, QUALIFY_SKIPPED };
+enum qualify_result { QUALIFY_PASSED, QUALIFY_LIMIT, QUALIFY_FAILED, QUALIFY_SKIPPED };
 
 enum qualify_op { QUALIFY_READ, QUALIFY_WRITE, QUALIFY_FUA, QUALIFY_FLUSH, QUALIFY_ZEROES, QUALIFY_DEALLOCATE };
 
@@ -46,7 +46,7 @@ struct qualify {
 
 /* ---- For rows ---- */
 
-/* Set the message of a row. Return the verdict of the row: QUALIFY_PASSED, QUALIFY_FAILED. */
+/* Set the message of a row. Return the result of the row: QUALIFY_PASSED, QUALIFY_FAILED. */
 __attribute__((format(printf, 2, 3))) int qualify_say(struct qualify *a, const char *format, ...);
 __attribute__((format(printf, 2, 3))) int qualify_fail(struct qualify *a, const char *format, ...);
 
@@ -75,18 +75,18 @@ uint32_t qualify_largest(const struct qualify *a);
 
 /*
  * Write stamps to the blocks with one call, if the run may write. Read them back page by page, which is safe with every drive, and
- * with one call. The data is at @offset of the buffer. Return: a verdict. QUALIFY_FAILED comes with a message.
+ * with one call. The data is at @offset of the buffer. Return: a result. QUALIFY_FAILED comes with a message.
  */
 int qualify_check(struct qualify *a, uint64_t lba, uint32_t nblocks, uint64_t offset);
 
 /*
  * For the row of rates: test that the drive wakes up from its last power state as fast as it claims. If not, extend the message.
- * Add figures. No queue is open before the call. The standing queue may be open after it. Return: the verdict.
+ * Add figures. No queue is open before the call. The standing queue may be open after it. Return: the result.
  */
 int qualify_claim_wake(struct qualify *a);
 
-/* A verdict, as lines and report have it. */
-const char *qualify_word(int verdict);
+/* A result, as lines and report have it. */
+const char *qualify_word(int result);
 
 /* The text of a status. */
 const char *qualify_why(int status);

@@ -38,11 +38,11 @@ int qualify_fail(struct qualify *a, const char *format, ...)
 	return QUALIFY_FAILED;
 }
 
-const char *qualify_word(int verdict)
+const char *qualify_word(int result)
 {
 	static const char *const words[] = { "passed", "limit", "FAILED", "skipped" };
 
-	return words[verdict & 3];
+	return words[result & 3];
 }
 
 const char *qualify_why(int status)

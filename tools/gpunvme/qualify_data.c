@@ -138,13 +138,13 @@ int row_state(struct qualify *a)
 		return qualify_fail(a, "%s", why(ret));
 	qualify_say(a, "it has nothing to complain of");
 	for (unsigned i = 0; i < n && i < GPUNVME_MAX_CHECKS; i++) {
-		const int is = check[i].verdict == GPUNVME_VERDICT_FAILED  ? QUALIFY_FAILED
-			       : check[i].verdict == GPUNVME_VERDICT_LIMIT ? QUALIFY_LIMIT
+		const int is = check[i].result == GPUNVME_CHECK_FAILED  ? QUALIFY_FAILED
+			       : check[i].result == GPUNVME_CHECK_LIMIT ? QUALIFY_LIMIT
 									   : QUALIFY_PASSED;
 		struct json_object *one = append_object(list);
 
 		put_text(one, "name", check[i].name);
-		put_text(one, "verdict", words[check[i].verdict & 3]);
+		put_text(one, "result", words[check[i].result & 3]);
 		put_text(one, "reason", check[i].reason);
 		if (is <= worst)
 			continue;

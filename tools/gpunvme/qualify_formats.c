@@ -129,7 +129,7 @@ static uint32_t namespaces(struct qualify *a, const struct gpunvme_id_ctrl *id)
 	return n;
 }
 
-/* Fill in the formats to try. Return: a verdict. QUALIFY_PASSED: the trial may begin. */
+/* Fill in the formats to try. Return: a result. QUALIFY_PASSED: the trial may begin. */
 static int begin(struct trial *t)
 {
 	const struct gpunvme_sqe cmd = { .opc = GPUNVME_ADMIN_IDENTIFY, .cdw10 = GPUNVME_CNS_CTRL };
@@ -239,7 +239,7 @@ static int check_places(struct trial *t, unsigned *n)
 	return ret;
 }
 
-/* Opens it in its new format, and uses it. Return: the verdict, with a sentence in a->text. */
+/* Opens it in its new format, and uses it. Return: the result, with a sentence in a->text. */
 static int use_format(struct trial *t, unsigned format, unsigned *n)
 {
 	struct qualify *a = t->a;
@@ -268,23 +268,23 @@ static void try_format(struct trial *t, unsigned format)
 	const size_t at = strlen(t->lines);
 	unsigned n = 0;
 	double took;
-	int verdict, ret = format_to(t, format, &took);
+	int result, ret = format_to(t, format, &took);
 
 	if (!ret) {
-		verdict = use_format(t, format, &n);
+		result = use_format(t, format, &n);
 	} else {
-		verdict = is_refused(ret) ? QUALIFY_LIMIT : QUALIFY_FAILED;
+		result = is_refused(ret) ? QUALIFY_LIMIT : QUALIFY_FAILED;
 		qualify_say(a, "cannot be formatted so: %s", t->cause);
 	}
 	put_count(one, "format", format);
 	put_count(one, "lba_size", 1ull << t->id.lbaf[format].lbads);
-	put_text(one, "verdict", qualify_word(verdict));
+	put_text(one, "result", qualify_word(result));
 	put_text(one, "text", a->text);
 	put_count(one, "transfers", n);
 	put_real(one, "format_seconds", took, 3);
-	if (verdict != QUALIFY_SKIPPED && verdict > t->worst)
-		t->worst = verdict;
-	snprintf(t->lines + at, sizeof(t->lines) - at, "\n%s: %u bytes (format %u, in %.1f s): %.300s", qualify_word(verdict),
+	if (result != QUALIFY_SKIPPED && result > t->worst)
+		t->worst = result;
+	snprintf(t->lines + at, sizeof(t->lines) - at, "\n%s: %u bytes (format %u, in %.1f s): %.300s", qualify_word(result),
 		 1u << t->id.lbaf[format].lbads, format, took, a->text);
 }
 

@@ -151,7 +151,7 @@ static void run_row(struct report *r, const struct row *row, struct json_object 
 	child_run(argv, left < share ? left : share, &c);
 	if (row->no_drm)
 		unsetenv("GPUNVME_DRM_LIBRARY");
-	put_text(json, "verdict", c.verdict);
+	put_text(json, "status", c.status);
 	put_real(json, "seconds", c.seconds, 2);
 	if (c.out && c.err)
 		put_output(r, json, c.out, c.err);
@@ -244,7 +244,7 @@ static void print_pretty(FILE *file, struct json_object *json)
 
 static void print_row(FILE *file, struct json_object *row)
 {
-	fprintf(file, "\n== %s: %s? %s, %s s\n$", field(row, "name"), field(row, "question"), field(row, "verdict"),
+	fprintf(file, "\n== %s: %s? %s, %s s\n$", field(row, "name"), field(row, "question"), field(row, "status"),
 		field(row, "seconds"));
 	print_list(file, json_object_object_get(row, "command"), " ", "");
 	fprintf(file, "\n");
@@ -274,7 +274,7 @@ static void print_summary(const struct report *r)
 	for (size_t i = 0; i < json_object_array_length(list); i++) {
 		struct json_object *row = json_object_array_get_idx(list, i);
 
-		printf("%-17s %-16s %6s s  %s\n", field(row, "name"), field(row, "verdict"), field(row, "seconds"), field(row, "question"));
+		printf("%-17s %-16s %6s s  %s\n", field(row, "name"), field(row, "status"), field(row, "seconds"), field(row, "question"));
 	}
 }
 
