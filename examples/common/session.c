@@ -233,7 +233,7 @@ int session_copy(struct session *s, uint32_t flags, uint64_t lba, uint64_t nbloc
 	double start = now_s();
 
 	copy.flags = flags;
-	copy.lanes = s->lanes;
+	copy.threads = s->lanes;
 	copy.step = step;
 	copy.lba = lba;
 	copy.nblocks = nblocks;

@@ -60,7 +60,7 @@ static uint64_t walk_again(const session &s, uint32_t lane, uint64_t pieces, uin
 	check(gpunvme_mem_alloc(cpu, qp, PIECE, nullptr, &mem));
 	check(gpunvme_mem_map(mem, s.dev));
 	check(gpunvme_mem_dbuf(mem, s.dev, &dbuf));
-	copy.lanes = 1;
+	copy.threads = 1;
 	copy.nblocks = PIECE / s.ns.lba_size;
 	for (uint64_t i = 0; i < steps; i++) {
 		copy.lba = sum % pieces * copy.nblocks;

@@ -30,7 +30,7 @@ enum gpunvme_copy_flags {
 struct gpunvme_copy {
 	size_t size;       /* sizeof(struct gpunvme_copy) */
 	uint32_t flags;    /* enum gpunvme_copy_flags. An unknown bit is an error */
-	uint32_t lanes;    /* threads, at most 65536. 0: 64 for each queue */
+	uint32_t threads;  /* at most 65536. 0: 64 for each queue */
 	uint32_t step;     /* blocks that a thread moves with one call. 0: one command of the first view, at most 256 KiB. A write that is
 			    * atomic on the drive (gpunvme_dq, atomic) is then one command */
 	uint32_t reserved; /* 0 */
@@ -77,8 +77,8 @@ struct gpunvme_command {
 
 struct gpunvme_commands {
 	size_t size;    /* sizeof(struct gpunvme_commands) */
-	uint32_t lanes; /* threads, 1 to 65536 */
-	uint32_t each;  /* commands of each thread, one after another. lanes * each: at most 16 Mi */
+	uint32_t threads; /* 1 to 65536 */
+	uint32_t each;    /* commands of each thread, one after another. threads * each: at most 16 Mi */
 	struct gpunvme_command *cmd; /* the caller's: thread n has those from n * each on */
 };
 #define GPUNVME_COMMANDS_INIT { sizeof(struct gpunvme_commands), 0, 0, NULL }

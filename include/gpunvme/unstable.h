@@ -68,7 +68,7 @@ enum gpunvme_workload_flags {
 struct gpunvme_workload {
 	size_t size;      /* sizeof(struct gpunvme_workload) */
 	uint32_t flags;   /* enum gpunvme_workload_flags. An unknown bit is an error */
-	uint32_t lanes;   /* threads, at most 65536, each with one command in flight. 0: 64 for each queue */
+	uint32_t threads; /* at most 65536, each with one command in flight. 0: 64 for each queue */
 	uint32_t nblocks; /* of one command. Positions are multiples of it */
 	uint32_t ms;      /* how long threads begin commands */
 	uint64_t seed;    /* of the random positions, or the position of the first command */

@@ -67,7 +67,7 @@ static int write_part(struct flush *flush, const struct gnv_source_part *part, c
 	struct gpunvme_copy copy = GPUNVME_COPY_INIT;
 
 	copy.flags = GPUNVME_COPY_WRITE;
-	copy.lanes = 1;
+	copy.threads = 1;
 	copy.lba = part->lba;
 	copy.nblocks = part->nblocks;
 	return run(flush, part->dev, &copy, from, (size_t)(part->nblocks << shift));

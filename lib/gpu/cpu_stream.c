@@ -14,7 +14,7 @@
 struct job {
 	struct job *next;
 	enum gnv_kernel kernel;
-	uint32_t lanes;
+	uint32_t threads;
 	uint64_t args[GNV_CPU_ARGS_MAX / 8];
 };
 
@@ -29,9 +29,9 @@ struct gpunvme_stream {
 	bool ends;
 };
 
-void gnv_cpu_run(const struct gpunvme_gpu *gpu, enum gnv_kernel kernel, uint32_t lanes, void *args)
+void gnv_cpu_run(const struct gpunvme_gpu *gpu, enum gnv_kernel kernel, uint32_t threads, void *args)
 {
-	if (lanes == 1 || gpunvme_cpu_launch(lanes, gpu->info.width, gnv_kernel_cpu[kernel], args))
+	if (threads == 1 || gpunvme_cpu_launch(threads, gpu->info.width, gnv_kernel_cpu[kernel], args))
 		gnv_kernel_cpu[kernel](args); /* this thread is a wave of one lane */
 }
 
@@ -58,7 +58,7 @@ static void *serve(void *arg)
 	pthread_mutex_lock(&s->lock);
 	while ((job = take(s))) {
 		pthread_mutex_unlock(&s->lock);
-		gnv_cpu_run(s->gpu, job->kernel, job->lanes, job->args);
+		gnv_cpu_run(s->gpu, job->kernel, job->threads, job->args);
 		free(job);
 		pthread_mutex_lock(&s->lock);
 		s->done++;
@@ -81,7 +81,7 @@ int gnv_cpu_stream_put(struct gpunvme_gpu *gpu, struct gpunvme_stream *s, const 
 	if (!job)
 		return gnv_fail(-ENOMEM, "out of memory");
 	job->kernel = launch->kernel;
-	job->lanes = launch->lanes;
+	job->threads = launch->threads;
 	memcpy(job->args, launch->args, launch->args_len);
 	pthread_mutex_lock(&s->lock);
 	*s->last = job;

@@ -13,7 +13,7 @@
 #include "util/opts.h"
 #include "util/process.h"
 
-#define FILL_LANES 32u
+#define FILL_THREADS 32u
 #define READ_SLACK_MS 10000u /* a GPU has to start the kernel, too */
 
 struct gpunvme_gpu *gnv_gpu_get(struct gpunvme_gpu *gpu)
@@ -58,7 +58,7 @@ int gnv_gpu_read(struct gpunvme_gpu *gpu, const struct gpunvme_dq *dq, const str
 		.kernel = GNV_KERNEL_READ,
 		.args = &args,
 		.args_len = sizeof(args),
-		.lanes = 1,
+		.threads = 1,
 		.timeout_ms = (uint32_t)(dq->cmd_timeout / dq->ticks_per_ms) + READ_SLACK_MS,
 	};
 	struct gnv_gpu_range out;
@@ -85,7 +85,7 @@ int gnv_gpu_fill(struct gpunvme_gpu *gpu, uint64_t lane, uint64_t len, uint32_t 
 		.kernel = GNV_KERNEL_FILL,
 		.args = &args,
 		.args_len = sizeof(args),
-		.lanes = FILL_LANES,
+		.threads = FILL_THREADS,
 		.timeout_ms = READ_SLACK_MS,
 	};
 

@@ -210,10 +210,10 @@ static int cpu_launch(struct gpunvme_gpu *gpu, const struct gnv_launch *launch)
 	if (launch->kernel >= GNV_KERNELS || launch->args_len > sizeof(args))
 		return gnv_fail(-EINVAL, "no such kernel, or %zu bytes of arguments", launch->args_len);
 	memcpy(args.bytes, launch->args, launch->args_len);
-	if (launch->lanes == 1)
+	if (launch->threads == 1)
 		gnv_kernel_cpu[launch->kernel](args.bytes); /* the caller is the thread */
-	else if (gpunvme_cpu_launch(launch->lanes, gpu->info.width, gnv_kernel_cpu[launch->kernel], args.bytes))
-		return gnv_fail(-ENOMEM, "no threads for %u lanes", launch->lanes);
+	else if (gpunvme_cpu_launch(launch->threads, gpu->info.width, gnv_kernel_cpu[launch->kernel], args.bytes))
+		return gnv_fail(-ENOMEM, "cannot start %u threads", launch->threads);
 	return 0;
 }
 
@@ -224,7 +224,7 @@ static int cpu_enqueue(struct gpunvme_gpu *gpu, void *stream, const struct gnv_l
 	if (stream)
 		return gnv_cpu_stream_put(gpu, stream, launch);
 	memcpy(args, launch->args, launch->args_len);
-	gnv_cpu_run(gpu, launch->kernel, launch->lanes, args);
+	gnv_cpu_run(gpu, launch->kernel, launch->threads, args);
 	return 0;
 }
 

@@ -218,11 +218,11 @@ static int cuda_poke(struct gpunvme_gpu *gpu, uint64_t lane, const void *from, s
 }
 
 /* All groups have one size, so that there are exactly as many threads as asked for. */
-static uint32_t group_of(uint32_t lanes)
+static uint32_t group_of(uint32_t threads)
 {
-	uint32_t group = lanes < GNV_KERNEL_GROUP ? lanes : GNV_KERNEL_GROUP;
+	uint32_t group = threads < GNV_KERNEL_GROUP ? threads : GNV_KERNEL_GROUP;
 
-	while (lanes % group)
+	while (threads % group)
 		group--;
 	return group;
 }
@@ -231,10 +231,10 @@ static int cuda_launch(struct gpunvme_gpu *gpu, const struct gnv_launch *launch)
 {
 	uint32_t group;
 
-	if (launch->kernel >= GNV_KERNELS_AT_OPEN || !launch->lanes)
+	if (launch->kernel >= GNV_KERNELS_AT_OPEN || !launch->threads)
 		return gnv_fail(-EINVAL, "no such kernel, or no threads");
-	group = group_of(launch->lanes);
-	const struct gnv_cuda_job job = { launch->kernel,     launch->args,    launch->lanes / group, group,
+	group = group_of(launch->threads);
+	const struct gnv_cuda_job job = { launch->kernel,     launch->args,    launch->threads / group, group,
 					  launch->timeout_ms, launch->gets_on, launch->ctx };
 
 	return gnv_cuda_launch(cuda_of(gpu), &job);
@@ -243,7 +243,7 @@ static int cuda_launch(struct gpunvme_gpu *gpu, const struct gnv_launch *launch)
 static int cuda_enqueue(struct gpunvme_gpu *gpu, void *stream, const struct gnv_launch *launch)
 {
 	/* Blocks of one warp: they fit on multiprocessors that kernels of the program use. */
-	const struct gnv_cuda_job job = { launch->kernel, launch->args, launch->lanes / WARP, WARP, 0, NULL, NULL };
+	const struct gnv_cuda_job job = { launch->kernel, launch->args, launch->threads / WARP, WARP, 0, NULL, NULL };
 	const int ret = load(cuda_of(gpu), gnv_stream_ptx(), GNV_KERNELS_AT_OPEN, GNV_KERNELS - GNV_KERNELS_AT_OPEN);
 
 	return ret ? ret : gnv_cuda_enqueue(cuda_of(gpu), stream, &job);

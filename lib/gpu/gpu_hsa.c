@@ -286,7 +286,7 @@ static int hsa_poke(struct gpunvme_gpu *gpu, uint64_t lane, const void *from, si
 static int hsa_launch(struct gpunvme_gpu *gpu, const struct gnv_launch *launch)
 {
 	char symbol[64];
-	const struct gnv_hsa_job job = { symbol,	     launch->args,	 launch->args_len, launch->lanes,
+	const struct gnv_hsa_job job = { symbol,	     launch->args,	 launch->args_len, launch->threads,
 					 GNV_KERNEL_GROUP,   launch->timeout_ms, launch->gets_on,  launch->ctx };
 
 	if (launch->kernel >= GNV_KERNELS)

@@ -30,6 +30,6 @@ int gnv_hsa_enqueue(struct gpunvme_gpu *gpu, void *stream, const struct gnv_laun
 
 	if (!ret)
 		ret = load_stream_kernels(lanes);
-	return ret ? ret : gnv_hip_module_enqueue(lanes->module, stream, launch->kernel - GNV_KERNELS_AT_OPEN, launch->lanes / width,
+	return ret ? ret : gnv_hip_module_enqueue(lanes->module, stream, launch->kernel - GNV_KERNELS_AT_OPEN, launch->threads / width,
 						  width, launch->args);
 }

@@ -17,7 +17,7 @@ static int time_reads(struct gnv_qp *qp, const struct gpunvme_dbuf *dbuf, uint64
 
 	if (ret)
 		return ret;
-	load.lanes = load.nblocks = 1;
+	load.threads = load.nblocks = 1;
 	load.ms = ROUND_MS;
 	ret = gpunvme_workload_run(qp->gpu, &dq, 1, dbuf, &load);
 	if (!ret && load.commands)

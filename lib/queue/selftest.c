@@ -110,7 +110,7 @@ static int run(struct gnv_qp *qp, struct gnv_selftest_args *args, uint64_t out, 
 		.kernel = GNV_KERNEL_SELFTEST,
 		.args = args,
 		.args_len = sizeof(*args),
-		.lanes = 1,
+		.threads = 1,
 		.timeout_ms = (uint32_t)(args->dq.cmd_timeout / args->dq.ticks_per_ms) + SLACK_MS,
 	};
 	int ret;

@@ -114,7 +114,7 @@ static int launch(struct gnv_run *run)
 		.kernel = run->kernel,
 		.args = run->args,
 		.args_len = run->args_len,
-		.lanes = run->lanes,
+		.threads = run->threads,
 		.timeout_ms = (uint32_t)gnv_min(ms, UINT32_MAX - SLACK_MS) + SLACK_MS,
 		.gets_on = gets_on,
 		.ctx = run,
@@ -122,7 +122,7 @@ static int launch(struct gnv_run *run)
 	int ret = run->gpu->ops->poke(run->gpu, run->views.lane, run->dq, run->queues * sizeof(*run->dq));
 
 	if (!ret && run->sent)
-		ret = run->gpu->ops->poke(run->gpu, run->results.lane, run->result, run->lanes * run->result_size);
+		ret = run->gpu->ops->poke(run->gpu, run->results.lane, run->result, run->threads * run->result_size);
 	gets_on(run);
 	*run->args_dq = run->views.lane;
 	*run->args_result = run->results.lane;
@@ -130,13 +130,13 @@ static int launch(struct gnv_run *run)
 		ret = run->gpu->ops->launch(run->gpu, &launch);
 	if (ret)
 		return ret;
-	return run->gpu->ops->peek(run->gpu, run->result, run->results.lane, run->lanes * run->result_size);
+	return run->gpu->ops->peek(run->gpu, run->result, run->results.lane, run->threads * run->result_size);
 }
 
 int gnv_run_kernel(struct gnv_run *run)
 {
 	const struct gnv_gpu_ops *ops = run->gpu->ops;
-	size_t views_len = run->queues * sizeof(*run->dq), results_len = run->lanes * run->result_size;
+	size_t views_len = run->queues * sizeof(*run->dq), results_len = run->threads * run->result_size;
 	int ret = ops->fence(run->gpu); /* the stores of the program's kernels, and memory that its copies made cached */
 
 	if (!ret)
@@ -156,6 +156,6 @@ int gnv_run_kernel(struct gnv_run *run)
 
 int gnv_run_for_results(struct gnv_run *run)
 {
-	run->result = calloc(run->lanes, run->result_size);
+	run->result = calloc(run->threads, run->result_size);
 	return run->result ? gnv_run_kernel(run) : gnv_fail(-ENOMEM, "out of memory");
 }

@@ -7,13 +7,13 @@
 #include "util/entry.h"
 #include "util/opts.h"
 
-#define GNV_RUN_LANES_MAX 65536u
+#define GNV_RUN_THREADS_MAX 65536u
 
 struct gnv_run {
 	struct gpunvme_gpu *gpu;
 	const struct gpunvme_dq *dq;
 	uint32_t queues;
-	uint32_t lanes;
+	uint32_t threads;
 	enum gnv_kernel kernel;
 	void *args;
 	size_t args_len;

@@ -12,7 +12,7 @@
 
 #define CMDS_MAX (16u << 20)
 #define REFUSED_PER_MS 100u /* of one thread. A GPU is faster */
-#define LANES_AT_ONCE 1024u /* of any GPU, at least */
+#define THREADS_AT_ONCE 1024u /* of any GPU, at least */
 
 static bool knows(uint32_t op)
 {
@@ -22,11 +22,11 @@ static bool knows(uint32_t op)
 
 static int check_counts(const struct gpunvme_commands *list, uint32_t queues)
 {
-	if (!queues || !list->lanes || !list->each || !list->cmd)
+	if (!queues || !list->threads || !list->each || !list->cmd)
 		return gnv_fail(-EINVAL, "gpunvme_run_commands: no queue, or no command");
-	if (list->lanes > GNV_RUN_LANES_MAX || (uint64_t)list->lanes * list->each > CMDS_MAX)
+	if (list->threads > GNV_RUN_THREADS_MAX || (uint64_t)list->threads * list->each > CMDS_MAX)
 		return gnv_fail(-EINVAL, "%u threads with %u commands each are too many for a list: use %u threads and %u commands or less",
-				list->lanes, list->each, GNV_RUN_LANES_MAX, CMDS_MAX);
+				list->threads, list->each, GNV_RUN_THREADS_MAX, CMDS_MAX);
 	return 0;
 }
 
@@ -34,7 +34,7 @@ static int check(const struct gpunvme_command *cmd, const struct gpunvme_command
 {
 	size_t i;
 
-	for (i = 0; i < (size_t)list->lanes * list->each; i++) {
+	for (i = 0; i < (size_t)list->threads * list->each; i++) {
 		if (cmd[i].queue >= queues)
 			return gnv_fail(-EINVAL, "command %zu of the list names queue %u, and there are %u", i, cmd[i].queue, queues);
 		if (!knows(cmd[i].op))
@@ -46,7 +46,7 @@ static int check(const struct gpunvme_command *cmd, const struct gpunvme_command
 /* The caller may change its list meanwhile. Threads get a checked copy. */
 static struct gpunvme_command *copy_cmds(const struct gpunvme_commands *list)
 {
-	const size_t count = (size_t)list->lanes * list->each;
+	const size_t count = (size_t)list->threads * list->each;
 	struct gpunvme_command *cmd = malloc(count * sizeof(*cmd));
 	size_t i;
 
@@ -61,7 +61,7 @@ static struct gpunvme_command *copy_cmds(const struct gpunvme_commands *list)
 /* What is refused moves no queue: a list of nothing else must not be taken for a kernel that hangs. */
 static uint32_t own_ms(const struct gpunvme_commands *list)
 {
-	return list->each * (1 + list->lanes / LANES_AT_ONCE) / REFUSED_PER_MS;
+	return list->each * (1 + list->threads / THREADS_AT_ONCE) / REFUSED_PER_MS;
 }
 
 static int carry_out(struct gpunvme_gpu *gpu, const struct gpunvme_dq *dq, uint32_t queues, const struct gpunvme_dbuf *dbuf,
@@ -69,7 +69,7 @@ static int carry_out(struct gpunvme_gpu *gpu, const struct gpunvme_dq *dq, uint3
 {
 	struct gnv_commands_args args = { .dbuf = *dbuf, .each = list->each, .queues = queues };
 	struct gnv_run run = {
-		.gpu = gpu, .dq = dq, .queues = queues, .lanes = list->lanes, .kernel = GNV_KERNEL_COMMANDS, .args = &args,
+		.gpu = gpu, .dq = dq, .queues = queues, .threads = list->threads, .kernel = GNV_KERNEL_COMMANDS, .args = &args,
 		.args_len = sizeof(args), .args_dq = &args.dq, .args_result = &args.cmd, .result = cmd, .sent = true,
 		.result_size = list->each * sizeof(*cmd), .ms = own_ms(list),
 	};
@@ -78,7 +78,7 @@ static int carry_out(struct gpunvme_gpu *gpu, const struct gpunvme_dq *dq, uint3
 
 	if (!ret)
 		ret = gnv_run_kernel(&run);
-	for (i = 0; !ret && i < (size_t)list->lanes * list->each; i++)
+	for (i = 0; !ret && i < (size_t)list->threads * list->each; i++)
 		list->cmd[i].status = cmd[i].status;
 	return ret;
 }

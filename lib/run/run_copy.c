@@ -10,7 +10,7 @@
 #include "util/entry.h"
 #include "util/opts.h"
 
-#define LANES_AUTO 64u /* for each queue */
+#define THREADS_AUTO 64u /* for each queue */
 #define STEP_BYTES (256u << 10)
 
 static uint32_t op_of(uint32_t flags)
@@ -40,9 +40,9 @@ static int prepare(const struct gpunvme_dq *dq, uint32_t queues, const struct gp
 	ret = flush ? 0 : gnv_run_check_range(dq, queues, dbuf, copy->lba, copy->nblocks);
 	if (ret)
 		return ret;
-	run->lanes = flush ? 1 : copy->lanes ? copy->lanes : (uint32_t)gnv_min((uint64_t)LANES_AUTO * queues, GNV_RUN_LANES_MAX);
-	if (run->lanes > GNV_RUN_LANES_MAX)
-		return gnv_fail(-EINVAL, "%u threads are too many for a copy: use %u or less", run->lanes, GNV_RUN_LANES_MAX);
+	run->threads = flush ? 1 : copy->threads ? copy->threads : (uint32_t)gnv_min((uint64_t)THREADS_AUTO * queues, GNV_RUN_THREADS_MAX);
+	if (run->threads > GNV_RUN_THREADS_MAX)
+		return gnv_fail(-EINVAL, "%u threads are too many for a copy: use %u or less", run->threads, GNV_RUN_THREADS_MAX);
 	*args = (struct gnv_copy_args){
 		.dbuf = *dbuf, .lba = copy->lba, .nblocks = copy->nblocks, .step = copy->step ? copy->step : step ? step : 1,
 		.queues = queues, .op = op_of(copy->flags),
@@ -50,12 +50,12 @@ static int prepare(const struct gpunvme_dq *dq, uint32_t queues, const struct gp
 	return 0;
 }
 
-static int first_failure(const struct gnv_copy_result *result, uint32_t lanes, struct gpunvme_copy *copy)
+static int first_failure(const struct gnv_copy_result *result, uint32_t threads, struct gpunvme_copy *copy)
 {
 	const struct gnv_copy_result *first = NULL;
 	uint32_t i;
 
-	for (i = 0; i < lanes; i++)
+	for (i = 0; i < threads; i++)
 		if (result[i].status && (!first || result[i].lba < first->lba))
 			first = &result[i];
 	if (!first)
@@ -87,7 +87,7 @@ GPUNVME_API int gpunvme_run_copy(struct gpunvme_gpu *gpu, const struct gpunvme_d
 		return ret;
 	ret = gnv_run_for_results(&run);
 	if (!ret)
-		ret = first_failure(run.result, run.lanes, &copy);
+		ret = first_failure(run.result, run.threads, &copy);
 	free(run.result);
 	gnv_info_copy(user, &copy, gpunvme_copy);
 	return ret;

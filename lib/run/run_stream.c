@@ -312,6 +312,6 @@ GPUNVME_API int gpunvme_run_on_stream(struct gpunvme_gpu *gpu, void *stream, con
 		return ret;
 	launch.kernel = p.kernel;
 	launch.args_len = p.args_len;
-	launch.lanes = p.waves * gpu->info.width;
+	launch.threads = p.waves * gpu->info.width;
 	return gpu->ops->enqueue(gpu, stream, &launch);
 }

@@ -10,7 +10,7 @@
 #include "util/entry.h"
 #include "util/opts.h"
 
-#define LANES_AUTO 64u /* for each queue */
+#define THREADS_AUTO 64u /* for each queue */
 
 /* Places of a command that every view has, and that the buffer has for every view. */
 static void count_places(const struct gpunvme_dq *dq, uint32_t queues, const struct gpunvme_dbuf *dbuf,
@@ -37,9 +37,9 @@ static int prepare(const struct gpunvme_dq *dq, uint32_t queues, const struct gp
 	ret = gnv_run_check_range(dq, queues, dbuf, 0, load->nblocks);
 	if (ret)
 		return ret;
-	run->lanes = load->lanes ? load->lanes : (uint32_t)gnv_min((uint64_t)LANES_AUTO * queues, GNV_RUN_LANES_MAX);
-	if (run->lanes > GNV_RUN_LANES_MAX)
-		return gnv_fail(-EINVAL, "%u threads are too many for a workload: use %u or less", run->lanes, GNV_RUN_LANES_MAX);
+	run->threads = load->threads ? load->threads : (uint32_t)gnv_min((uint64_t)THREADS_AUTO * queues, GNV_RUN_THREADS_MAX);
+	if (run->threads > GNV_RUN_THREADS_MAX)
+		return gnv_fail(-EINVAL, "%u threads are too many for a workload: use %u or less", run->threads, GNV_RUN_THREADS_MAX);
 	run->ms = load->ms;
 	*args = (struct gnv_workload_args){
 		.dbuf = *dbuf, .ticks = (uint64_t)load->ms * dq->ticks_per_ms, .seed = load->seed, .nblocks = load->nblocks, .queues = queues,
@@ -57,7 +57,7 @@ static int add_up(const struct gnv_workload_result *result, const struct gnv_run
 	uint32_t i;
 
 	load->commands = 0;
-	for (i = 0; i < run->lanes; i++) {
+	for (i = 0; i < run->threads; i++) {
 		load->commands += result[i].commands;
 		began = gnv_min(began, result[i].began);
 		ended = result[i].ended > ended ? result[i].ended : ended;

@@ -259,7 +259,7 @@ class Drive:
         copy.flags = flags
         copy.lba = lba
         copy.nblocks = nblocks
-        copy.lanes = max(1, -(-(nblocks << self._dq.lba_shift) // TRANSFER))
+        copy.threads = max(1, -(-(nblocks << self._dq.lba_shift) // TRANSFER))
         check(lib.gpunvme_run_copy(self._gpu, self._dq, 1, self._dbuf, copy))
 
     def _check(self, pieces: Sequence[tuple[int | None, int]], have: int) -> None:

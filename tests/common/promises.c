@@ -78,7 +78,7 @@ int rig_move(struct rig *rig, unsigned side, bool write, uint64_t lba)
 		return write ? gpunvme_write(&s->dq, dbuf, 0, lba << s->dq.lba_shift, 1ull << s->dq.lba_shift, 0)
 			     : gpunvme_read(&s->dq, dbuf, 0, lba << s->dq.lba_shift, 1ull << s->dq.lba_shift);
 	copy.flags = write ? GPUNVME_COPY_WRITE : 0;
-	copy.lanes = 1;
+	copy.threads = 1;
 	copy.lba = lba;
 	copy.nblocks = 1;
 	return gpunvme_run_copy(s->gpu, &s->dq, 1, dbuf, &copy);

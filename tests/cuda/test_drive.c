@@ -451,7 +451,7 @@ static void *run_reads(void *arg)
 	struct gpunvme_workload load = GPUNVME_WORKLOAD_INIT;
 
 	load.flags = GPUNVME_WORKLOAD_RANDOM;
-	load.lanes = LANES;
+	load.threads = LANES;
 	load.nblocks = 8;
 	load.ms = 300;
 	do

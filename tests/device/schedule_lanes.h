@@ -25,7 +25,7 @@ static void schedule_begin(struct schedule_lanes *l, void (*work)(unsigned numbe
 
 	l->wave = calloc(schedule_waves(l), sizeof(*l->wave));
 	gnvd_cpu_waves_init(l->wave, schedule_waves(l), l->count, l->width);
-	l->launch.lanes = l->count;
+	l->launch.threads = l->count;
 	schedule.tsan_main = __tsan_get_current_fiber();
 	schedule.count = l->count + 1;
 	schedule.co = calloc(schedule.count, sizeof(*schedule.co));

@@ -178,7 +178,7 @@ static int make_cache(void)
 
 static int copy(uint32_t flags)
 {
-	struct gpunvme_copy c = { .size = sizeof(c), .flags = flags, .lanes = 1, .lba = ask.pos, .nblocks = ask.len };
+	struct gpunvme_copy c = { .size = sizeof(c), .flags = flags, .threads = 1, .lba = ask.pos, .nblocks = ask.len };
 	const int ret = gpunvme_run_copy(gpu, &w.dq, 1, &w.buf, &c);
 
 	check(!c.failed_nblocks);
@@ -197,7 +197,7 @@ static int copy_to(void)
 
 static int load(void)
 {
-	struct gpunvme_workload l = { .size = sizeof(l), .lanes = 1, .nblocks = (uint32_t)ask.len, .ms = 1, .seed = ask.offset };
+	struct gpunvme_workload l = { .size = sizeof(l), .threads = 1, .nblocks = (uint32_t)ask.len, .ms = 1, .seed = ask.offset };
 
 	return gpunvme_workload_run(gpu, &w.dq, 1, &w.buf, &l);
 }

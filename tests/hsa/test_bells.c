@@ -92,7 +92,7 @@ static void test_still(void **state)
 	hsa_path_open(&p, &opts);
 	copy.nblocks = BLOCKS;
 	copy.step = 1;
-	copy.lanes = 8;
+	copy.threads = 8;
 	assert_int_equal(pthread_create(&thread, NULL, stop_lanes, NULL), 0);
 	assert_int_equal(gpunvme_run_copy(p.gpu, &p.dq, 1, &p.dbuf, &copy), 0);
 	pthread_join(thread, NULL);

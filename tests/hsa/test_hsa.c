@@ -299,7 +299,7 @@ static void test_bounded(void **state)
 	(void)state;
 	hsa_path_open(&p, &opts);
 	copy.nblocks = BLOCKS;
-	copy.lanes = 1;
+	copy.threads = 1;
 	copy.step = 1; /* 2048 commands of 0.2 s each, if it came to that: longer than the test may take (TIMEOUT) */
 	pretend("STANDIN_FAIL", "dispatch:1:0");
 	assert_int_equal(gpunvme_run_copy(p.gpu, &p.dq, 1, &p.dbuf, &copy), -ETIMEDOUT);
@@ -401,7 +401,7 @@ static void test_wide(void **state)
 	assert_int_equal(gpunvme_mem_dbuf(mem, dev, &dbuf), 0);
 	copy.nblocks = BLOCKS;
 	copy.step = 4;
-	copy.lanes = 200; /* three waves, and one that is not full */
+	copy.threads = 200; /* three waves, and one that is not full */
 	assert_int_equal(gpunvme_run_copy(gpu, &dq, 1, &dbuf, &copy), 0);
 	for (i = 0; i < BLOCKS * 512; i++)
 		if (((unsigned char *)gpunvme_mem_ptr(mem))[i] != pattern(i / 512))

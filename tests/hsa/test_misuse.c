@@ -98,7 +98,7 @@ static int copy(int lanes, int queue, const struct gpunvme_dbuf *dbuf)
 	struct gpunvme_copy c = GPUNVME_COPY_INIT;
 
 	c.nblocks = BYTES / 512;
-	c.lanes = 32;
+	c.threads = 32;
 	return gpunvme_run_copy(gpu[lanes], &dq[queue], 1, dbuf, &c);
 }
 

@@ -74,7 +74,7 @@ static void copy(uint32_t flags, const struct gpunvme_dbuf *dbuf, uint64_t lba)
 	c.flags = flags;
 	c.lba = lba;
 	c.nblocks = (uint32_t)gnv_min(dbuf->len, BYTES) / 512;
-	c.lanes = 32;
+	c.threads = 32;
 	c.step = 11; /* several commands, with and without lists */
 	assert_int_equal(gpunvme_run_copy(w.gpu, &w.dq, 1, dbuf, &c), 0);
 }

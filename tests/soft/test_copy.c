@@ -57,7 +57,7 @@ static void round_trip(struct gpunvme_gpu *gpu, struct gpunvme_dq *dq, struct gp
 		for (i = 0; i < BYTES; i++)
 			want[i] = p[i] = (uint8_t)((i * 2654435761u >> 10) + lanes);
 		copy.flags = GPUNVME_COPY_WRITE;
-		copy.lanes = lanes;
+		copy.threads = lanes;
 		copy.step = lanes ? 5 : 0;
 		copy.nblocks = BYTES / BLOCK;
 		assert_int_equal(gpunvme_run_copy(gpu, dq, 2, dbuf, &copy), 0);
@@ -91,9 +91,9 @@ static void round_trip(struct gpunvme_gpu *gpu, struct gpunvme_dq *dq, struct gp
 	gpu->ops = &broken;
 	assert_int_equal(gpunvme_run_copy(gpu, dq, 2, dbuf, &copy), -EIO); /* nothing ran, and no result says so */
 	gpu->ops = works;
-	copy.lanes = 65537;
+	copy.threads = 65537;
 	assert_int_equal(gpunvme_run_copy(gpu, dq, 2, dbuf, &copy), -EINVAL);
-	copy.lanes = 1;
+	copy.threads = 1;
 	assert_int_equal(gpunvme_run_copy(gpu, dq, 0, dbuf, &copy), -EINVAL);
 	assert_int_equal(gpunvme_run_copy(NULL, dq, 1, dbuf, &copy), -EINVAL);
 	copy.reserved = 1;
@@ -154,7 +154,7 @@ static void the_kernel_checks_the_whole_range(struct gpunvme_gpu *gpu, struct gp
 	wraps.launch = launch_wrapped;
 	copy.flags = GPUNVME_COPY_WRITE;
 	copy.nblocks = BYTES / BLOCK;
-	copy.lanes = 8;
+	copy.threads = 8;
 	copy.step = 16;
 	assert_int_equal(gpunvme_queue_get_info(qp, &before), 0);
 	gpu->ops = &wraps;

@@ -162,7 +162,7 @@ static void start_load(struct rig *r)
 
 	r->load = (struct gpunvme_workload)GPUNVME_WORKLOAD_INIT;
 	r->load.flags = GPUNVME_WORKLOAD_RANDOM;
-	r->load.lanes = 4;
+	r->load.threads = 4;
 	r->load.nblocks = 8;
 	r->load.ms = LOAD_MS;
 	assert_int_equal(pthread_create(&r->thread, NULL, run_load, r), 0);

@@ -79,12 +79,12 @@ static void counts(void **state)
 	for (flags = 0; flags < 4; flags++) {
 		before = submitted(t.qp, QUEUES);
 		load.flags = flags;
-		load.lanes = 7;
+		load.threads = 7;
 		load.nblocks = 1 + 3 * flags;
 		load.ms = 20;
 		load.seed = next = 11 * flags;
 		assert_int_equal(gpunvme_workload_run(t.gpu, t.dq, QUEUES, &t.dbuf, &load), 0);
-		assert_true(load.commands >= load.lanes);
+		assert_true(load.commands >= load.threads);
 		assert_int_equal(submitted(t.qp, QUEUES) - before, load.commands);
 		assert_in_range(load.took_ns, 20000000, 20000000000);
 		assert_int_not_equal(load.next, next);
@@ -104,7 +104,7 @@ static void writes_in_order(void **state)
 	begin("cpu");
 	memset(gpunvme_mem_ptr(t.mem), 0x5a, 16384);
 	load.flags = GPUNVME_WORKLOAD_WRITE;
-	load.lanes = 1;
+	load.threads = 1;
 	load.nblocks = 2;
 	load.ms = 1;
 	load.seed = 100;
@@ -148,9 +148,9 @@ static void refusals(void **state)
 	load.flags = 4;
 	assert_int_equal(gpunvme_workload_run(t.gpu, t.dq, QUEUES, &t.dbuf, &load), -EINVAL);
 	load.flags = 0;
-	load.lanes = 65537;
+	load.threads = 65537;
 	assert_int_equal(gpunvme_workload_run(t.gpu, t.dq, QUEUES, &t.dbuf, &load), -EINVAL);
-	load.lanes = 1;
+	load.threads = 1;
 	assert_int_equal(gpunvme_workload_run(t.gpu, t.dq, 0, &t.dbuf, &load), -EINVAL);
 	assert_int_equal(gpunvme_workload_run(t.gpu, t.dq, QUEUES, NULL, &load), -EINVAL);
 	assert_int_equal(truncate(image_path("disk.img"), 0), 0); /* and a failure of the controller's */

@@ -155,7 +155,7 @@ static inline void move(struct gpunvme_queue *qp, const struct gpunvme_dbuf *dbu
 
 	good(gpunvme_queue_view(qp, &view, &dq));
 	copy.flags = write ? GPUNVME_COPY_WRITE : 0;
-	copy.lanes = 16;
+	copy.threads = 16;
 	copy.step = 8;
 	copy.lba = lba;
 	copy.nblocks = nblocks;

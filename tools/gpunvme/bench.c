@@ -86,7 +86,7 @@ static int launch_on_gpu(struct bench *b)
 	int status = 0;
 
 	load.flags = (b->t.reads ? 0 : GPUNVME_WORKLOAD_WRITE) | (b->t.random ? GPUNVME_WORKLOAD_RANDOM : 0);
-	load.lanes = b->s.lanes;
+	load.threads = b->s.lanes;
 	load.nblocks = b->t.nblocks;
 	load.ms = GPU_MS;
 	b->t.end_ns = traffic_ns() + (uint64_t)b->seconds * 1000000000u;

@@ -25,14 +25,14 @@ static inline void *gnvd_cpu_run_lane(void *arg)
 	return NULL;
 }
 
-static inline void gnvd_cpu_waves_init(struct gnvd_cpu_wave *wave, uint32_t waves, uint32_t lanes, uint32_t width)
+static inline void gnvd_cpu_waves_init(struct gnvd_cpu_wave *wave, uint32_t waves, uint32_t threads, uint32_t width)
 {
 	uint32_t i;
 
 	for (i = 0; i < waves; i++) {
 		pthread_mutex_init(&wave[i].lock, NULL);
 		wave[i].number = i;
-		wave[i].live = wave[i].lanes = i == waves - 1 && lanes % width ? lanes % width : width;
+		wave[i].live = wave[i].lanes = i == waves - 1 && threads % width ? threads % width : width;
 		wave[i].free_groups = ~0ull >> (64 - GNVD_CPU_WIDTH);
 	}
 }
@@ -46,7 +46,7 @@ static inline int gnvd_cpu_run(struct gnvd_cpu_launch *launch, struct gnvd_cpu_l
 
 	pthread_mutex_init(&launch->gate, NULL);
 	pthread_mutex_lock(&launch->gate);
-	for (started = 0; started < launch->lanes; started++) {
+	for (started = 0; started < launch->threads; started++) {
 		struct gnvd_cpu_lane *l = &lane[started];
 
 		l->wave = width > 1 ? &wave[started / width] : NULL;
@@ -67,15 +67,15 @@ static inline int gnvd_cpu_run(struct gnvd_cpu_launch *launch, struct gnvd_cpu_l
 
 /**
  * gpunvme_cpu_launch() - run a kernel on CPU threads
- * @lanes:  number of threads, 1 or more
- * @width:  threads of one wave: 1 to 32. The last wave may be narrower
- * @kernel: called once on each thread with @arg. gpunvme_thread_id() is its number
- * @arg:    the kernel's argument, shared by all threads
+ * @threads: number of threads, 1 or more
+ * @width:   threads of one wave: 1 to 32. The last wave may be narrower
+ * @kernel:  called once on each thread with @arg. gpunvme_thread_id() is its number
+ * @arg:     the kernel's argument, shared by all threads
  *
  * Creates the threads, and returns when all have returned. Any thread may call it, several at a time.
- * Return: 0; -EINVAL: @lanes or @width out of range, or no kernel; -ENOMEM; -EAGAIN: no more threads, and none has run the kernel.
+ * Return: 0; -EINVAL: bad @threads or @width, or no kernel; -ENOMEM; -EAGAIN: no more threads, and none has run the kernel.
  */
-static inline int gpunvme_cpu_launch(uint32_t lanes, uint32_t width, void (*kernel)(void *arg), void *arg)
+static inline int gpunvme_cpu_launch(uint32_t threads, uint32_t width, void (*kernel)(void *arg), void *arg)
 {
 	struct gnvd_cpu_launch launch;
 	struct gnvd_cpu_lane *lane;
@@ -83,16 +83,16 @@ static inline int gpunvme_cpu_launch(uint32_t lanes, uint32_t width, void (*kern
 	uint32_t waves, i;
 	int ret = -ENOMEM;
 
-	if (!lanes || !width || width > GNVD_CPU_WIDTH || !kernel)
+	if (!threads || !width || width > GNVD_CPU_WIDTH || !kernel)
 		return -EINVAL;
-	waves = lanes / width + (lanes % width != 0);
+	waves = threads / width + (threads % width != 0);
 	launch.kernel = kernel;
 	launch.arg = arg;
-	launch.lanes = lanes;
-	lane = (struct gnvd_cpu_lane *)calloc(lanes, sizeof(*lane));
+	launch.threads = threads;
+	lane = (struct gnvd_cpu_lane *)calloc(threads, sizeof(*lane));
 	wave = (struct gnvd_cpu_wave *)calloc(waves, sizeof(*wave));
 	if (lane && wave) {
-		gnvd_cpu_waves_init(wave, waves, lanes, width);
+		gnvd_cpu_waves_init(wave, waves, threads, width);
 		ret = gnvd_cpu_run(&launch, lane, wave, width);
 		for (i = 0; i < waves; i++)
 			pthread_mutex_destroy(&wave[i].lock);

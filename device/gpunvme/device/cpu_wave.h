@@ -56,9 +56,9 @@ struct gnvd_cpu_lane {
 struct gnvd_cpu_launch {
 	void (*kernel)(void *arg);
 	void *arg;
-	uint32_t lanes;
+	uint32_t threads;
 	int cancelled;
-	pthread_mutex_t gate; /* held until all lanes exist */
+	pthread_mutex_t gate; /* held until all threads exist */
 };
 
 /* One per executable or shared object, whichever source files include this. */
@@ -281,7 +281,7 @@ GPUNVME_FN uint32_t gpunvme_thread_id(void)
 
 GPUNVME_FN uint32_t gpunvme_thread_count(void)
 {
-	return gnvd_cpu_self ? gnvd_cpu_self->launch->lanes : 1;
+	return gnvd_cpu_self ? gnvd_cpu_self->launch->threads : 1;
 }
 
 /* ---- The workgroup: a wave ---- */

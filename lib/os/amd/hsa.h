@@ -137,7 +137,7 @@ struct gnv_hsa_job {
 	const char *name; /* its symbol, with .kd */
 	const void *args;
 	size_t args_len;
-	uint32_t lanes;
+	uint32_t threads;
 	uint32_t group; /* threads of a work-group */
 	uint32_t timeout_ms;
 	bool (*gets_on)(void *ctx); /* called after that time: may it run as long again? NULL: no */

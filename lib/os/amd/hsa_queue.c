@@ -121,12 +121,12 @@ struct hidden {
 };
 _Static_assert(sizeof(struct hidden) == 256, "layout of the arguments");
 
-static void put_hidden(void *at, uint32_t lanes, uint32_t most)
+static void put_hidden(void *at, uint32_t threads, uint32_t most)
 {
-	uint32_t group = gnv_min(lanes, most);
-	const struct hidden hidden = { .groups = { lanes / group, 1, 1 },
+	uint32_t group = gnv_min(threads, most);
+	const struct hidden hidden = { .groups = { threads / group, 1, 1 },
 				       .group = { (uint16_t)group, 1, 1 },
-				       .rest = { (uint16_t)(lanes % group) },
+				       .rest = { (uint16_t)(threads % group) },
 				       .dimensions = 1 };
 
 	memcpy(at, &hidden, sizeof(hidden));
@@ -146,9 +146,9 @@ static void submit(struct gnv_hsa *gpu, const struct kernel *kernel, const struc
 	hsa_kernel_dispatch_packet_t *packet;
 
 	packet = (hsa_kernel_dispatch_packet_t *)gpu->queue->base_address + (at & (gpu->queue->size - 1));
-	packet->workgroup_size_x = (uint16_t)gnv_min(job->lanes, job->group);
+	packet->workgroup_size_x = (uint16_t)gnv_min(job->threads, job->group);
 	packet->workgroup_size_y = packet->workgroup_size_z = 1;
-	packet->grid_size_x = job->lanes;
+	packet->grid_size_x = job->threads;
 	packet->grid_size_y = packet->grid_size_z = 1;
 	packet->private_segment_size = kernel->private;
 	packet->group_segment_size = kernel->group;
@@ -232,7 +232,7 @@ static int run_locked(struct gnv_hsa *gpu, const struct gnv_hsa_job *job)
 				job->name, kernel.args);
 	memcpy(gpu->args, job->args, job->args_len);
 	if (hidden)
-		put_hidden((char *)gpu->args + job->args_len, job->lanes, job->group);
+		put_hidden((char *)gpu->args + job->args_len, job->threads, job->group);
 	gpu->api.signal_store_screlease(gpu->done, 1);
 	__atomic_store_n(&gpu->runs, true, __ATOMIC_RELEASE);
 	submit(gpu, &kernel, job, 0, gpu->done);
