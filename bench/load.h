@@ -174,7 +174,7 @@ static inline int load_prepare(struct load *l)
 		return misused("a controller is missing: --dev soft:PATH");
 	if (l->qd > 4096 || l->o.queues > 128)
 		return misused("at most --qd 4096 and --queues 128");
-	l->o.lanes = l->o.queues;
+	l->o.threads = l->o.queues;
 	if (l->bs % BUFFER_ALIGN)
 		return misused("--bs must be a multiple of %u", BUFFER_ALIGN);
 	return GO_ON;
@@ -200,8 +200,8 @@ static inline int load_open(struct load *l)
 	if (ret != GO_ON)
 		return ret;
 	memset(gpunvme_mem_ptr(l->s.mem), 0xa5, gpunvme_mem_len(l->s.mem));
-	l->lane = calloc(l->s.lanes, sizeof(*l->lane));
-	return l->lane ? GO_ON : failed("no memory for %u lanes", l->s.lanes);
+	l->lane = calloc(l->s.threads, sizeof(*l->lane));
+	return l->lane ? GO_ON : failed("no memory for %u threads", l->s.threads);
 }
 
 static inline uint64_t switches(void)
@@ -231,7 +231,7 @@ static inline int gather(struct load *l, struct load_result *r, uint64_t cpu)
 	r->hist = calloc(1, sizeof(*r->hist));
 	if (!r->hist)
 		return failed("no memory");
-	for (uint32_t i = 0; i < l->s.lanes; i++) {
+	for (uint32_t i = 0; i < l->s.threads; i++) {
 		if (l->lane[i].status)
 			return failed("lane %u: %s", i, gpunvme_strerror(l->lane[i].status));
 		hist_merge(r->hist, &l->lane[i].hist);
@@ -253,14 +253,14 @@ static inline int load_run(struct load *l, struct load_result *r)
 
 	memset(r, 0, sizeof(*r));
 	count_queues(l, &doorbells, &drains);
-	for (uint32_t i = 0; i < l->s.lanes; i++) {
+	for (uint32_t i = 0; i < l->s.threads; i++) {
 		memset(&l->lane[i], 0, sizeof(l->lane[i]));
 		l->lane[i].seed = now_ns() * (2 * i + 1);
-		l->lane[i].next = l->slots / l->s.lanes * i;
+		l->lane[i].next = l->slots / l->s.threads * i;
 	}
 	r->switches = switches();
 	l->end_ns = now_ns() + (uint64_t)(l->seconds * 1e9);
-	ret = session_launch(&l->s, l->s.lanes, kernel, l);
+	ret = session_launch(&l->s, l->s.threads, kernel, l);
 	r->seconds = now_s() - start;
 	r->switches = switches() - r->switches;
 	count_queues(l, &r->doorbells, &r->drains);

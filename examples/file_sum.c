@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * file_sum URI PATH [COPY]: lanes read a file by its name, on an ext4 that nobody has mounted, and sum it up; with COPY, which
+ * file_sum URI PATH [COPY]: threads read a file by its name, on an ext4 that nobody has mounted, and sum it up; with COPY, which
  * Linux reads, the CPU does it again and compares. examples/cuda and examples/hip have the same kernel.
  */
 #include <gpunvme/device.h>
@@ -10,7 +10,7 @@
 #include <string.h>
 
 #define PIECE 4096u
-#define LANES 8u
+#define THREADS 8u
 
 /* Each byte counts by its place, so it does not matter which thread adds it. */
 GPUNVME_FN uint64_t sum_pieces(const struct gpunvme_dq *dq, const struct gpunvme_dfile *file, const struct gpunvme_dbuf *buf,
@@ -33,16 +33,16 @@ struct job {
 	struct gpunvme_dq dq;
 	struct gpunvme_dbuf buf;
 	struct gpunvme_dfile file;
-	uint64_t sum[LANES];
-	int status[LANES];
+	uint64_t sum[THREADS];
+	int status[THREADS];
 };
 
 static GPUNVME_DEVICE void sum_file(void *arg)
 {
 	struct job *job = (struct job *)arg;
-	uint32_t lane = gpunvme_thread_id();
+	uint32_t thread = gpunvme_thread_id();
 
-	job->sum[lane] = sum_pieces(&job->dq, &job->file, &job->buf, &job->status[lane]);
+	job->sum[thread] = sum_pieces(&job->dq, &job->file, &job->buf, &job->status[thread]);
 }
 
 static int failed(const char *why)
@@ -51,7 +51,7 @@ static int failed(const char *why)
 	return 1;
 }
 
-/* What the lanes should have found. */
+/* What the threads should have found. */
 static int compare(const char *copy, uint64_t sum)
 {
 	FILE *in = fopen(copy, "r");
@@ -74,18 +74,18 @@ static int compare(const char *copy, uint64_t sum)
 static int sum_up(struct job *job, const char *copy)
 {
 	uint64_t sum = 0;
-	int ret = gpunvme_cpu_launch(LANES, 1, sum_file, job);
+	int ret = gpunvme_cpu_launch(THREADS, 1, sum_file, job);
 
 	if (ret)
 		return failed(strerror(-ret));
-	for (uint32_t i = 0; i < LANES; i++) {
+	for (uint32_t i = 0; i < THREADS; i++) {
 		if (job->status[i])
 			return failed(gpunvme_strerror(job->status[i]));
 		sum += job->sum[i];
 	}
 	ret = copy ? compare(copy, sum) : 0;
 	if (!ret)
-		printf("%016llx  %llu bytes, %u lanes\n", (unsigned long long)sum, (unsigned long long)job->file.bytes, LANES);
+		printf("%016llx  %llu bytes, %u threads\n", (unsigned long long)sum, (unsigned long long)job->file.bytes, THREADS);
 	return ret;
 }
 
@@ -104,7 +104,7 @@ static int run(const char *uri, const char *path, const char *copy)
 	ret = ret ? ret : gpunvme_file_view(file, gpu, &job.file);
 	ret = ret ? ret : gpunvme_queue_create(dev, gpu, NULL, &queue);
 	ret = ret ? ret : gpunvme_queue_view(queue, NULL, &job.dq);
-	ret = ret ? ret : gpunvme_mem_alloc(gpu, queue, (size_t)LANES * 2 * PIECE, NULL, &mem);
+	ret = ret ? ret : gpunvme_mem_alloc(gpu, queue, (size_t)THREADS * 2 * PIECE, NULL, &mem);
 	ret = ret ? ret : gpunvme_mem_map(mem, dev);
 	ret = ret ? ret : gpunvme_mem_dbuf(mem, dev, &job.buf);
 	ret = ret ? failed(gpunvme_errmsg()) : sum_up(&job, copy);

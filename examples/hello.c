@@ -41,9 +41,9 @@ static int hello(const char *uri, struct gpunvme_dev *dev, struct gpunvme_gpu *g
 	else
 		ret = started = gpunvme_cpu_launch(4, 1, read_two_blocks, &job);
 	if (started)
-		fprintf(stderr, "hello: four lanes cannot start: %s\n", strerror(-started));
+		fprintf(stderr, "hello: four threads cannot start: %s\n", strerror(-started));
 	for (int i = 0; i < 4 && !ret; i++)
-		printf("lane %d: %s, first byte %02x\n", i, gpunvme_strerror(job.status[i]),
+		printf("thread %d: %s, first byte %02x\n", i, gpunvme_strerror(job.status[i]),
 		       *((unsigned char *)gpunvme_mem_ptr(mem) + ((size_t)i * 2 << job.dq.lba_shift)));
 	gpunvme_queue_destroy(queue);
 	gpunvme_mem_free(mem);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * read_file: copy blocks of an NVMe namespace into a file, read by lanes. The counterpart of write_file. Here is only the command
+ * read_file: copy blocks of an NVMe namespace into a file, read by threads. The counterpart of write_file. Here is only the command
  * line; the copy is common/copy.c, its kernel copy_chunk().
  */
 #include "common/copy.h"
@@ -17,7 +17,7 @@ int main(int argc, char **argv)
 		OPTION_DEV(&o),	   { "bytes", OPTION_SIZE, &bytes, 1, "SIZE", "bytes to read; K, M, G are powers of 1024" },
 		OPTION_LBA(&o),	   OPTION_XFER(&o),
 		OPTION_FORCE(&o),  OPTION_YES_OUT(&o),
-		OPTIONS_LANES(&o), OPTION_JSON(&o),
+		OPTIONS_THREADS(&o), OPTION_JSON(&o),
 		OPTIONS_END,
 	};
 	const char *file = NULL;

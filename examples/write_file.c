@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * write_file: copy a file onto an NVMe namespace, written by lanes, and flush the volatile cache of the drive. Here is only the
+ * write_file: copy a file onto an NVMe namespace, written by threads, and flush the volatile cache of the drive. Here is only the
  * command line; the copy is common/copy.c, its kernels copy_chunk() and copy_flush().
  */
 #include "common/copy.h"
@@ -13,7 +13,7 @@ int main(int argc, char **argv)
 		"submit for themselves.";
 	struct session_opts o = SESSION_OPTS_INIT;
 	const struct option_def defs[] = {
-		OPTION_DEV(&o), OPTION_LBA(&o), OPTION_XFER(&o), OPTIONS_LANES(&o), OPTION_YES(&o), OPTION_JSON(&o), OPTIONS_END,
+		OPTION_DEV(&o), OPTION_LBA(&o), OPTION_XFER(&o), OPTIONS_THREADS(&o), OPTION_YES(&o), OPTION_JSON(&o), OPTIONS_END,
 	};
 	const char *file = NULL;
 	int ret;

@@ -15,7 +15,7 @@
 struct copy_args {
 	const struct gpunvme_dq *dq;
 	struct gpunvme_dbuf dbuf;
-	struct lane_result *result; /* one for each lane */
+	struct thread_result *result; /* one for each thread */
 	uint64_t lba;		    /* of the chunk, in the view */
 	uint64_t nblocks;	    /* in the chunk */
 	uint32_t step;		    /* blocks of one transfer */
@@ -25,24 +25,24 @@ struct copy_args {
 	int fua;
 };
 
-/* The kernel: what one lane does for one chunk. The same text compiles for CPU threads and for GPUs. */
+/* The kernel: what one thread does for one chunk. The same text compiles for CPU threads and for GPUs. */
 static GPUNVME_DEVICE void copy_chunk(void *arg)
 {
 	const struct copy_args *a = (const struct copy_args *)arg;
-	uint32_t lane = gpunvme_thread_id();
+	uint32_t thread = gpunvme_thread_id();
 	uint64_t stride = (uint64_t)gpunvme_thread_count() * a->step;
-	const struct gpunvme_dq *dq = &a->dq[lane % a->queues];
+	const struct gpunvme_dq *dq = &a->dq[thread % a->queues];
 
-	for (uint64_t at = (uint64_t)lane * a->step; at < a->nblocks; at += stride) {
+	for (uint64_t at = (uint64_t)thread * a->step; at < a->nblocks; at += stride) {
 		uint32_t n = a->nblocks - at < a->step ? (uint32_t)(a->nblocks - at) : a->step;
 		uint64_t offset = at * a->lba_size, pos = (a->lba + at) * a->lba_size, len = (uint64_t)n * a->lba_size;
 		int status = a->write ? gpunvme_write(dq, &a->dbuf, offset, pos, len, a->fua ? GPUNVME_FUA : 0)
 				      : gpunvme_read(dq, &a->dbuf, offset, pos, len);
 
 		if (status) {
-			a->result[lane].status = status;
-			a->result[lane].lba = a->lba + at;
-			a->result[lane].nblocks = n;
+			a->result[thread].status = status;
+			a->result[thread].lba = a->lba + at;
+			a->result[thread].nblocks = n;
 			break;
 		}
 	}
@@ -94,11 +94,11 @@ static int prepare(struct copy *c)
 	c->a.dq = s->dq;
 	c->a.dbuf = s->dbuf;
 	c->a.queues = s->queues;
-	c->a.result = calloc(s->lanes, sizeof(*c->a.result));
-	return c->a.result ? GO_ON : failed("no memory for %u lanes", s->lanes);
+	c->a.result = calloc(s->threads, sizeof(*c->a.result));
+	return c->a.result ? GO_ON : failed("no memory for %u threads", s->threads);
 }
 
-/* Moves the chunk of @bytes in the buffer, on whatever lanes the session has. */
+/* Moves the chunk of @bytes in the buffer, on whatever threads the session has. */
 static int move_chunk(struct copy *c, uint64_t bytes)
 {
 	struct copy_args *a = &c->a;
@@ -109,9 +109,9 @@ static int move_chunk(struct copy *c, uint64_t bytes)
 		ret = session_copy(&c->s, (a->write ? GPUNVME_COPY_WRITE : 0) | (a->fua ? GPUNVME_COPY_FUA : 0), a->lba, a->nblocks,
 				   a->step, a->result);
 	else
-		ret = session_launch(&c->s, c->s.lanes, copy_chunk, a);
+		ret = session_launch(&c->s, c->s.threads, copy_chunk, a);
 	if (ret == GO_ON)
-		ret = report_lanes(a->result, c->s.lanes, a->write ? "write" : "read", c->o->lba);
+		ret = report_threads(a->result, c->s.threads, a->write ? "write" : "read", c->o->lba);
 	a->lba += a->nblocks;
 	return ret;
 }
@@ -122,17 +122,17 @@ static void count_chunk(struct copy *c, uint64_t bytes)
 	progress_show(&c->bar, c->done);
 }
 
-/* The closing line: the whole copy, files included, and what the lanes did in the time they ran. */
+/* The closing line: the whole copy, files included, and what the threads did in the time they ran. */
 static void report(const struct copy *c, const char *verb)
 {
-	double seconds = now_s() - c->start, lane_seconds = c->s.lane_seconds;
+	double seconds = now_s() - c->start, thread_seconds = c->s.thread_seconds;
 	double rate = seconds > 0 ? (double)c->done / seconds : 0;
-	double lane_rate = lane_seconds > 0 ? (double)c->done / lane_seconds : 0;
+	double thread_rate = thread_seconds > 0 ? (double)c->done / thread_seconds : 0;
 	struct json_object *json;
 
 	if (!c->o->json) {
-		printf("%s %s in %.2f s: %s/s, lanes alone %s/s; %u queues, %u lanes on %s, placement %s\n", verb,
-		       human((double)c->done), seconds, human(rate), human(lane_rate), c->s.queues, c->s.lanes, c->s.gpu_info.name,
+		printf("%s %s in %.2f s: %s/s, threads alone %s/s; %u queues, %u threads on %s, placement %s\n", verb,
+		       human((double)c->done), seconds, human(rate), human(thread_rate), c->s.queues, c->s.threads, c->s.gpu_info.name,
 		       c->s.placement);
 		return;
 	}
@@ -143,10 +143,10 @@ static void report(const struct copy *c, const char *verb)
 	put_count(json, "lba", c->o->lba);
 	put_count(json, "bytes", c->done);
 	put_real(json, "seconds", seconds, 6);
-	put_real(json, "lane_seconds", lane_seconds, 6);
+	put_real(json, "thread_seconds", thread_seconds, 6);
 	put_real(json, "bytes_per_second", rate, 0);
 	put_count(json, "queues", c->s.queues);
-	put_count(json, "lanes", c->s.lanes);
+	put_count(json, "threads", c->s.threads);
 	put_text(json, "placement", c->s.placement);
 	print_object(json);
 }
@@ -234,7 +234,7 @@ static int write_all(struct copy *c)
 
 static int flush(struct copy *c)
 {
-	struct lane_result *result = c->a.result;
+	struct thread_result *result = c->a.result;
 	int ret;
 
 	result[0].status = 0;

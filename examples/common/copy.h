@@ -13,15 +13,15 @@
 
 /*
  * Blocks from @opts->lba on to @file: exactly @bytes bytes (0: one block), also when the last block is longer. @file NULL or "-" is
- * standard output. The file appears under its name when it is complete, whatever happens before; one that is there already is
- * replaced only with @opts->force.
+ * standard output. The file appears under its name when it is complete, whatever happens before. A file that
+ * exists is replaced only with @opts->force.
  */
 int copy_to_file(const struct session_opts *opts, const char *file, uint64_t bytes);
 
 /*
- * @file, which must not be empty, to blocks from @opts->lba on, at most @limit bytes of it; the last block is filled up with
- * zeroes, and at the end one lane flushes the volatile cache of the drive, unless @opts->fua has put each write on the media. @file
- * NULL or "-" is standard input, whose length nobody knows beforehand: each chunk is checked against the end of the namespace.
+ * @file, which must not be empty, to blocks from @opts->lba on, at most @limit bytes of it. The last block is filled up with
+ * zeroes. At the end one thread flushes the volatile cache of the drive, unless @opts->fua has put each write on the media. @file
+ * NULL or "-" is standard input, whose length is not known before: each chunk is checked against the end of the namespace.
  */
 int copy_from_file(const struct session_opts *opts, const char *file, uint64_t limit);
 

@@ -116,10 +116,10 @@ static int session_settle_counts(struct session *s, const struct session_opts *o
 		return failed("asked for %u queues, but the controller granted %u: use --queues %u or less", o->queues,
 			      s->info.queues, s->info.queues);
 	s->queues = o->queues ? o->queues : s->info.queues < 4 ? s->info.queues : 4;
-	if (o->lanes > 1u << 16)
-		return failed("%u lanes are too many for this program: use --lanes %u or less", o->lanes, 1u << 16);
-	s->lanes = o->lanes ? o->lanes : 4 * s->queues;
-	s->lanes += (width - s->lanes % width) % width;
+	if (o->threads > 1u << 16)
+		return failed("%u threads are too many for this program: use --threads %u or less", o->threads, 1u << 16);
+	s->threads = o->threads ? o->threads : 4 * s->queues;
+	s->threads += (width - s->threads % width) % width;
 	return GO_ON;
 }
 
@@ -150,7 +150,7 @@ int session_open_queues(struct session *s, const struct session_opts *o, uint32_
 	if (ret != GO_ON)
 		return ret;
 	if (session_on_gpu(s) && !o->copies)
-		return failed("this program is compiled for CPU lanes: use --gpu cpu");
+		return failed("this program is compiled for CPU threads: use --gpu cpu");
 	ret = session_settle_counts(s, o);
 	if (ret != GO_ON)
 		return ret;
@@ -190,17 +190,17 @@ int session_buffer(struct session *s, uint64_t bytes)
 	return ret ? failed("%s", why(ret)) : GO_ON;
 }
 
-int session_launch(struct session *s, uint32_t lanes, void (*kernel)(void *arg), void *arg)
+int session_launch(struct session *s, uint32_t threads, void (*kernel)(void *arg), void *arg)
 {
 	uint32_t width = s->gpu_info.width ? s->gpu_info.width : 1;
 	double start = now_s();
-	int ret = gpunvme_cpu_launch(lanes, lanes < width ? 1 : width, kernel, arg);
+	int ret = gpunvme_cpu_launch(threads, threads < width ? 1 : width, kernel, arg);
 
-	s->lane_seconds += now_s() - start;
+	s->thread_seconds += now_s() - start;
 	if (ret == -EAGAIN) /* of pthread_create(); of a queue it means something else */
-		return failed("cannot run %u lanes: no more threads can be started (ulimit -u, ulimit -v); use fewer (--lanes)",
-			      lanes);
-	return ret ? failed("cannot run %u lanes: %s; use fewer (--lanes)", lanes, strerror(-ret)) : GO_ON;
+		return failed("cannot run %u threads: no more threads can be started (ulimit -u, ulimit -v); use fewer (--threads)",
+			      threads);
+	return ret ? failed("cannot run %u threads: %s; use fewer (--threads)", threads, strerror(-ret)) : GO_ON;
 }
 
 int session_step(const struct session *s, const struct session_opts *o, uint32_t *step)
@@ -227,28 +227,28 @@ int session_fits(const struct session *s, const char *what, uint64_t lba, uint64
 		      human((double)(s->ns.nblocks - lba) * s->ns.lba_size));
 }
 
-int session_copy(struct session *s, uint32_t flags, uint64_t lba, uint64_t nblocks, uint32_t step, struct lane_result *result)
+int session_copy(struct session *s, uint32_t flags, uint64_t lba, uint64_t nblocks, uint32_t step, struct thread_result *result)
 {
 	struct gpunvme_copy copy = GPUNVME_COPY_INIT;
 	double start = now_s();
 
 	copy.flags = flags;
-	copy.threads = s->lanes;
+	copy.threads = s->threads;
 	copy.step = step;
 	copy.lba = lba;
 	copy.nblocks = nblocks;
 	result->status = gpunvme_run_copy(s->gpu, s->dq, s->queues, &s->dbuf, &copy);
 	result->lba = copy.failed_lba;
 	result->nblocks = copy.failed_nblocks;
-	s->lane_seconds += now_s() - start;
+	s->thread_seconds += now_s() - start;
 	return result->status && !copy.failed_nblocks && !(flags & GPUNVME_COPY_FLUSH) ? failed("%s", why(result->status)) : GO_ON;
 }
 
-int report_lanes(const struct lane_result *result, uint32_t lanes, const char *verb, uint64_t lba)
+int report_threads(const struct thread_result *result, uint32_t threads, const char *verb, uint64_t lba)
 {
-	const struct lane_result *first = NULL;
+	const struct thread_result *first = NULL;
 
-	for (uint32_t i = 0; i < lanes; i++)
+	for (uint32_t i = 0; i < threads; i++)
 		if (result[i].status && (!first || result[i].lba < first->lba))
 			first = &result[i];
 	if (!first)

@@ -19,25 +19,25 @@ uint64_t traffic_ns(void)
 
 int traffic_init(struct traffic *t)
 {
-	t->lane = calloc(t->lanes, sizeof(*t->lane));
-	for (uint32_t i = 0; t->lane && i < t->lanes; i++) {
-		t->lane[i].sequence = i;
-		t->lane[i].seed = (i + 1) * 0x9e3779b97f4a7c15ull;
+	t->thread = calloc(t->threads, sizeof(*t->thread));
+	for (uint32_t i = 0; t->thread && i < t->threads; i++) {
+		t->thread[i].sequence = i;
+		t->thread[i].seed = (i + 1) * 0x9e3779b97f4a7c15ull;
 	}
-	return t->lane ? 0 : -ENOMEM;
+	return t->thread ? 0 : -ENOMEM;
 }
 
 uint64_t traffic_ios(const struct traffic *t)
 {
 	uint64_t n = 0;
 
-	for (uint32_t i = 0; i < t->lanes; i++)
-		n += __atomic_load_n(&t->lane[i].ios, __ATOMIC_RELAXED);
+	for (uint32_t i = 0; i < t->threads; i++)
+		n += __atomic_load_n(&t->thread[i].ios, __ATOMIC_RELAXED);
 	return n;
 }
 
 /* The first failure stays, but for the end of the queue, after which nothing moves. */
-static void note(struct traffic *t, struct traffic_lane *l, int status)
+static void note(struct traffic *t, struct traffic_thread *l, int status)
 {
 	if (!l->status || (l->status > 0 && status < 0))
 		l->status = status;
@@ -45,7 +45,7 @@ static void note(struct traffic *t, struct traffic_lane *l, int status)
 		__atomic_store_n(&t->failed, 1, __ATOMIC_RELAXED);
 }
 
-static void count(struct traffic *t, struct traffic_lane *l, int status)
+static void count(struct traffic *t, struct traffic_thread *l, int status)
 {
 	__atomic_store_n(&l->ios, l->ios + 1, __ATOMIC_RELAXED); /* others look */
 	note(t, l, status);
@@ -58,7 +58,7 @@ static int is_over(const struct traffic *t)
 }
 
 /* xorshift64 */
-static uint64_t draw(struct traffic_lane *l)
+static uint64_t draw(struct traffic_thread *l)
 {
 	l->seed ^= l->seed << 13;
 	l->seed ^= l->seed >> 7;
@@ -66,26 +66,26 @@ static uint64_t draw(struct traffic_lane *l)
 	return l->seed;
 }
 
-static uint64_t next_slot(const struct traffic *t, struct traffic_lane *l)
+static uint64_t next_slot(const struct traffic *t, struct traffic_thread *l)
 {
 	if (t->random)
 		return draw(l) % t->slots;
-	l->sequence += t->lanes;
-	return (l->sequence - t->lanes) % t->slots;
+	l->sequence += t->threads;
+	return (l->sequence - t->threads) % t->slots;
 }
 
-static int reads_next(const struct traffic *t, struct traffic_lane *l)
+static int reads_next(const struct traffic *t, struct traffic_thread *l)
 {
 	return t->reads == 100 || (t->reads && (draw(l) >> 32) % 100 < t->reads);
 }
 
-/* One handle of a lane. */
+/* One handle of a thread. */
 struct flight {
 	struct gpunvme_req req;
 	int busy;
 };
 
-static int submit(const struct traffic *t, const struct gpunvme_dq *dq, struct traffic_lane *l, struct flight *f, uint64_t offset)
+static int submit(const struct traffic *t, const struct gpunvme_dq *dq, struct traffic_thread *l, struct flight *f, uint64_t offset)
 {
 	uint64_t len = (uint64_t)t->nblocks << dq->lba_shift, pos = next_slot(t, l) * len;
 
@@ -94,7 +94,7 @@ static int submit(const struct traffic *t, const struct gpunvme_dq *dq, struct t
 }
 
 /* Submits on a free handle or polls a busy one. Returns 1 when something moved, 0 when not, negative to give up. */
-static int turn(struct traffic *t, const struct gpunvme_dq *dq, struct traffic_lane *l, struct flight *f, uint64_t offset)
+static int turn(struct traffic *t, const struct gpunvme_dq *dq, struct traffic_thread *l, struct flight *f, uint64_t offset)
 {
 	int status;
 
@@ -120,7 +120,7 @@ void traffic_kernel(void *arg)
 {
 	struct traffic *t = arg;
 	uint32_t number = gpunvme_thread_id();
-	struct traffic_lane *l = &t->lane[number];
+	struct traffic_thread *l = &t->thread[number];
 	const struct gpunvme_dq *dq = &t->dq[number % t->queues];
 	struct flight *flights = calloc(t->qd, sizeof(*flights));
 	uint64_t base = (uint64_t)number * t->qd * t->bs;

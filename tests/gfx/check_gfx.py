@@ -281,12 +281,12 @@ def device(args, folder):
 # Example and its arguments; each has an image with random bytes and a file to copy. To add one: a line here, one in CMakeLists.txt.
 EXAMPLES = [
     ("hello", "soft:disk.img"),
-    ("write_file", "--dev soft:disk.img --gpu cpu:4 --lanes 8 --xfer 4K file"),
-    ("read_file", "--dev soft:disk.img --gpu cpu:32 --lanes 40 --xfer 4K --bytes 100000 --force copy"),
-    ("write_file", "--dev soft:disk.img --gpu cpu:32 --lanes 32 --depth 2 --queues 1 --xfer 2K file"),
-    ("read_file", "--dev soft:disk.img --depth 4 --queues 2 --lanes 6 --xfer 8K --bytes 100000 --force copy"),
-    ("many_queues", "--dev soft:disk.img --gpu cpu:32 --lanes 64 --queues 3 --rounds 2 --xfer 1K"),
-    ("many_queues", "--dev soft:disk.img --lanes 12 --queues 4 --rounds 3 --depth 2 --xfer 4K"),
+    ("write_file", "--dev soft:disk.img --gpu cpu:4 --threads 8 --xfer 4K file"),
+    ("read_file", "--dev soft:disk.img --gpu cpu:32 --threads 40 --xfer 4K --bytes 100000 --force copy"),
+    ("write_file", "--dev soft:disk.img --gpu cpu:32 --threads 32 --depth 2 --queues 1 --xfer 2K file"),
+    ("read_file", "--dev soft:disk.img --depth 4 --queues 2 --threads 6 --xfer 8K --bytes 100000 --force copy"),
+    ("many_queues", "--dev soft:disk.img --gpu cpu:32 --threads 64 --queues 3 --rounds 2 --xfer 1K"),
+    ("many_queues", "--dev soft:disk.img --threads 12 --queues 4 --rounds 3 --depth 2 --xfer 4K"),
 ]
 
 

@@ -4,8 +4,8 @@
  * the write of a command to the drain that takes its completion. Latencies are upper bounds of buckets, which are an eighth of
  * their time wide.
  *
- * On a GPU the library's own kernel does the I/O (gpunvme_workload_run()). It runs lanes times --qd threads, each with one command
- * in flight. The time counts from the begin of the first thread to the end of the last.
+ * On a GPU the library's own kernel does the I/O (gpunvme_workload_run()). It runs --threads times --qd threads, each with one
+ * command in flight. The time counts from the begin of the first thread to the end of the last.
  */
 #include "emulated.h"
 #include "verbs.h"
@@ -69,7 +69,7 @@ static int launch(struct bench *b)
 
 	b->t.end_ns = traffic_ns() + (uint64_t)b->seconds * 1000000000u;
 	watched = isatty(STDERR_FILENO) && pthread_create(&watcher, NULL, show_progress, b) == 0;
-	ret = session_launch(&b->s, b->s.lanes, traffic_kernel, &b->t);
+	ret = session_launch(&b->s, b->s.threads, traffic_kernel, &b->t);
 	b->took = now_s() - start;
 	__atomic_store_n(&b->done, 1, __ATOMIC_RELEASE);
 	if (watched)
@@ -86,27 +86,27 @@ static int launch_on_gpu(struct bench *b)
 	int status = 0;
 
 	load.flags = (b->t.reads ? 0 : GPUNVME_WORKLOAD_WRITE) | (b->t.random ? GPUNVME_WORKLOAD_RANDOM : 0);
-	load.threads = b->s.lanes;
+	load.threads = b->s.threads;
 	load.nblocks = b->t.nblocks;
 	load.ms = GPU_MS;
 	b->t.end_ns = traffic_ns() + (uint64_t)b->seconds * 1000000000u;
 	while (!status && !interrupted && traffic_ns() < b->t.end_ns) {
 		status = gpunvme_workload_run(b->s.gpu, b->s.dq, b->s.queues, &b->s.dbuf, &load);
 		load.seed = load.next;
-		b->t.lane->ios += load.commands;
+		b->t.thread->ios += load.commands;
 		b->took += (double)load.took_ns / 1e9;
 	}
-	b->t.lane->status = status;
+	b->t.thread->status = status;
 	return status < 0 && !load.commands ? failed("%s", why(status)) : GO_ON;
 }
 
 /* Add the results of all threads up in the first one. */
 static void add_up(struct bench *b)
 {
-	struct traffic_lane *sum = b->t.lane;
+	struct traffic_thread *sum = b->t.thread;
 
-	for (uint32_t i = 1; i < b->s.lanes; i++) {
-		const struct traffic_lane *l = &b->t.lane[i];
+	for (uint32_t i = 1; i < b->s.threads; i++) {
+		const struct traffic_thread *l = &b->t.thread[i];
 
 		sum->ios += l->ios;
 		sum->status = sum->status ? sum->status : l->status;
@@ -171,17 +171,17 @@ static void print_json(const struct bench *b, const struct gpunvme_queue_latency
 {
 	struct gpunvme_dev_info now = { .size = sizeof(now) };
 	struct json_object *json = json_object_new_object(), *latency;
-	double iops = (double)b->t.lane->ios / b->took;
+	double iops = (double)b->t.thread->ios / b->took;
 
 	put_text(json, "rw", b->rw);
 	put_count(json, "reads_percent", b->t.reads);
 	put_count(json, "bs", b->t.bs);
 	put_count(json, "qd", b->t.qd);
 	put_count(json, "queues", b->s.queues);
-	put_count(json, "lanes", b->s.lanes);
+	put_count(json, "threads", b->s.threads);
 	put_text(json, "placement", b->s.placement);
 	put_real(json, "seconds", b->took, 3);
-	put_count(json, "ios", b->t.lane->ios);
+	put_count(json, "ios", b->t.thread->ios);
 	put_count(json, "errors", errors);
 	put_bool(json, "interrupted", interrupted != 0);
 	gpunvme_dev_get_info(b->s.dev, &now);
@@ -212,13 +212,13 @@ static const char *plural(uint32_t n)
 static void print_text(const struct bench *b, const struct gpunvme_queue_latency *sum, uint64_t errors)
 {
 	struct gpunvme_dev_info now = { .size = sizeof(now) };
-	double iops = (double)b->t.lane->ios / b->took;
+	double iops = (double)b->t.thread->ios / b->took;
 
 	printf("%s%s of %s: %u thread%s on %u queue%s, %u command%s in flight per thread, placement %s\n", b->rw,
-	       b->mix == NO_MIX ? "" : mixed(b->mix), human((double)b->t.bs), b->s.lanes, plural(b->s.lanes), b->s.queues,
+	       b->mix == NO_MIX ? "" : mixed(b->mix), human((double)b->t.bs), b->s.threads, plural(b->s.lanes), b->s.queues,
 	       plural(b->s.queues), b->t.qd, plural(b->t.qd), b->s.placement);
 	printf("%sIOPS, %sB/s: %" PRIu64 " commands in %.2f s, %" PRIu64 " errors\n", decimal(iops), decimal(iops * (double)b->t.bs),
-	       b->t.lane->ios, b->took, errors);
+	       b->t.thread->ios, b->took, errors);
 	printf("latency in us: mean %.2f", mean_us(sum));
 	for (unsigned i = 0; i < SHARES; i++)
 		printf("  %s %.2f", shares[i].text, us(sum, shares[i].per_million));
@@ -297,21 +297,21 @@ static int prepare(struct bench *b)
 	if (ret == GO_ON && session_on_gpu(&b->s)) {
 		if (b->t.reads % 100)
 			return failed("--mix needs threads of the CPU: leave out --gpu, or take --mix 0 or 100");
-		if ((uint64_t)b->s.lanes * b->t.qd > 1u << 16)
-			return failed("%u threads times --qd %u are too many: 65536 at most", b->s.lanes, b->t.qd);
-		b->s.lanes *= b->t.qd;
+		if ((uint64_t)b->s.threads * b->t.qd > 1u << 16)
+			return failed("%u threads times --qd %u are too many: 65536 at most", b->s.threads, b->t.qd);
+		b->s.threads *= b->t.qd;
 		b->t.qd = 1;
 		ret = session_buffer(&b->s, GPU_BUFFER > b->t.bs ? GPU_BUFFER : b->t.bs); /* its threads share it */
 	} else if (ret == GO_ON) {
-		ret = session_buffer(&b->s, b->t.bs * b->t.qd * b->s.lanes);
+		ret = session_buffer(&b->s, b->t.bs * b->t.qd * b->s.threads);
 	}
 	if (ret != GO_ON)
 		return ret;
 	b->t.dq = b->s.dq;
 	b->t.queues = b->s.queues;
 	b->t.dbuf = &b->s.dbuf;
-	b->t.lanes = b->s.lanes;
-	return traffic_init(&b->t) ? failed("no memory for %u threads", b->s.lanes) : GO_ON;
+	b->t.threads = b->s.threads;
+	return traffic_init(&b->t) ? failed("no memory for %u threads", b->s.threads) : GO_ON;
 }
 
 static int run(struct bench *b)
@@ -322,14 +322,14 @@ static int run(struct bench *b)
 		ret = session_on_gpu(&b->s) ? launch_on_gpu(b) : launch(b);
 	if (ret == GO_ON) {
 		add_up(b);
-		if (b->t.lane->status)
-			ret = failed("a command failed: %s%s", gpunvme_strerror(b->t.lane->status), remedy(b->t.lane->status));
-		else if (!b->t.lane->ios)
+		if (b->t.thread->status)
+			ret = failed("a command failed: %s%s", gpunvme_strerror(b->t.thread->status), remedy(b->t.thread->status));
+		else if (!b->t.thread->ios)
 			ret = failed(interrupted ? "interrupted before a command ended" : "no command ended in time: use a longer --seconds");
 		else
 			ret = report(b);
 	}
-	free(b->t.lane);
+	free(b->t.thread);
 	return ret;
 }
 
@@ -343,7 +343,7 @@ int verb_bench(int argc, char **argv)
 		{ "bs", OPTION_SIZE, &b.t.bs, 1, "SIZE", "bytes of one command (default 4K)" },
 		{ "qd", OPTION_U32, &b.t.qd, 1, "N", "commands each thread keeps in flight (default 32)" },
 		{ "seconds", OPTION_U32, &b.seconds, 1, "N", "length of the run (default 5)" },
-		OPTIONS_LANES(&b.o),
+		OPTIONS_THREADS(&b.o),
 		OPTION_VRAM(&b.vram),
 		{ "yes", OPTION_FLAG, &b.o.yes, 0, NULL, "permit to overwrite the namespace (write, randwrite and --mix)" },
 		OPTION_JSON(&b.o),

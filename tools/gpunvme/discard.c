@@ -117,7 +117,7 @@ int verb_discard(int argc, char **argv)
 	if (!d.nblocks)
 		return misused("how many blocks? Give --blocks N, and --lba N for the first one");
 	o.queues = 1;
-	o.lanes = 1;
+	o.threads = 1;
 	catch_signals();
 	ret = session_open(&d.s, &o);
 	if (ret != GO_ON)

@@ -16,7 +16,7 @@ _gpunvme_addresses() {
 
 _gpunvme() {
   local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} verb=${COMP_WORDS[1]}
-  local lanes='--dev --gpu --queues --depth --lanes --forward --cmb --invalidate --verbose --json --help'
+  local options='--dev --gpu --queues --depth --threads --forward --cmb --invalidate --verbose --json --help'
   COMPREPLY=()
   if ((COMP_CWORD == 1)) || [ "$verb$COMP_CWORD" = help2 ]; then
     mapfile -t COMPREPLY < <(compgen -W 'list bind unbind doctor identify read write discard ls cat extents unlease ordering-test faults coherence report bench serve soak qualify help --version' -- "$cur")
@@ -45,24 +45,24 @@ _gpunvme() {
     return
   fi
   case $verb in
-  list | doctor | faults) lanes='--json --help' ;;
-  bind) lanes='--user --help' ;;
-  unbind) lanes='--help' ;;
-  identify) lanes='--dev --json --verbose --help' ;;
-  coherence) lanes='--invalidate --json --help' ;;
-  report) lanes='--gpu --output --seconds --help' ;;
-  ordering-test) lanes='--dev --gpu --commands --vram --memory --hip-copies --verbose --json --help' ;;
-  read) lanes="--lba --bytes --xfer --force --yes $lanes" ;;
-  write) lanes="--lba --bytes --xfer --yes --fua $lanes" ;;
-  discard) lanes='--dev --lba --blocks --yes --verbose --json --help' ;;
-  serve) lanes='--vfio-user --ublk --id --recover --remove --force --ro --queues --depth --dev --yes --verbose --help' ;;
-  ls) lanes='--dev --partition --recursive --verbose --help' ;;
-  cat) lanes='--dev --partition --map --verbose --help' ;;
-  extents | unlease) lanes='--help' ;;
-  qualify) lanes='--dev --yes --read-only --overwrite --formats --seconds --power --after --output --force --verbose --help' ;;
-  soak) lanes="--seconds --commands --timeout --calm --vram --yes $lanes" ;;
-  bench) lanes="--rw --mix --bs --qd --seconds --vram --yes $lanes" ;;
+  list | doctor | faults) options='--json --help' ;;
+  bind) options='--user --help' ;;
+  unbind) options='--help' ;;
+  identify) options='--dev --json --verbose --help' ;;
+  coherence) options='--invalidate --json --help' ;;
+  report) options='--gpu --output --seconds --help' ;;
+  ordering-test) options='--dev --gpu --commands --vram --memory --hip-copies --verbose --json --help' ;;
+  read) options="--lba --bytes --xfer --force --yes $options" ;;
+  write) options="--lba --bytes --xfer --yes --fua $options" ;;
+  discard) options='--dev --lba --blocks --yes --verbose --json --help' ;;
+  serve) options='--vfio-user --ublk --id --recover --remove --force --ro --queues --depth --dev --yes --verbose --help' ;;
+  ls) options='--dev --partition --recursive --verbose --help' ;;
+  cat) options='--dev --partition --map --verbose --help' ;;
+  extents | unlease) options='--help' ;;
+  qualify) options='--dev --yes --read-only --overwrite --formats --seconds --power --after --output --force --verbose --help' ;;
+  soak) options="--seconds --commands --timeout --calm --vram --yes $options" ;;
+  bench) options="--rw --mix --bs --qd --seconds --vram --yes $options" ;;
   esac
-  mapfile -t COMPREPLY < <(compgen -W "$lanes" -- "$cur")
+  mapfile -t COMPREPLY < <(compgen -W "$options" -- "$cur")
 }
 complete -o default -F _gpunvme gpunvme

@@ -41,7 +41,7 @@ static void print_json(const struct session *s, const struct gpunvme_ordering *l
 	struct json_object *json = json_object_new_object(), *tests;
 
 	put_text(json, "device", s->info.model);
-	put_text(json, "lanes", s->gpu_info.name);
+	put_text(json, "gpu", s->gpu_info.name);
 	put_count(json, "failed", l->failed);
 	put_bool(json, "cqe16", (l->queue_flags & GPUNVME_QUEUE_CQE16) != 0);
 	put_bool(json, "no_readback", (l->queue_flags & GPUNVME_QUEUE_NO_READBACK) != 0);

@@ -16,7 +16,7 @@
 #define SHIFTS 1024	/* places of a unit in its part of the buffer, 4 bytes apart */
 #define NONE UINT32_MAX
 
-struct lane {
+struct thread {
 	struct churn *c;
 	struct gpunvme_dq dq;
 	uint64_t lba;	      /* of its first unit */
@@ -31,8 +31,8 @@ struct lane {
 
 struct churn {
 	struct qualify *a;
-	struct lane *lane;
-	uint32_t lanes, units; /* of each thread */
+	struct thread *thread;
+	uint32_t threads, units; /* of each thread */
 	uint32_t unit_blocks;
 	uint32_t commands;
 	double end;
@@ -42,7 +42,7 @@ struct churn {
 	char act_why[320];
 };
 
-static uint64_t draw(struct lane *l)
+static uint64_t draw(struct thread *l)
 {
 	l->seed ^= l->seed << 13;
 	l->seed ^= l->seed >> 7;
@@ -55,14 +55,14 @@ static uint32_t unit_bytes(const struct churn *c)
 	return c->unit_blocks * c->a->lba_size;
 }
 
-static struct stamp stamp_of(const struct lane *l, uint32_t unit, uint64_t generation)
+static struct stamp stamp_of(const struct thread *l, uint32_t unit, uint64_t generation)
 {
 	return (struct stamp){ .run = l->c->a->run, .lba = l->lba + (uint64_t)unit * l->c->unit_blocks, .generation = generation };
 }
 
 /* ---- In a thread ---- */
 
-static int write_unit(struct lane *l, uint32_t unit)
+static int write_unit(struct thread *l, uint32_t unit)
 {
 	const struct churn *c = l->c;
 	const uint64_t offset = l->place + draw(l) % SHIFTS * 4;
@@ -80,7 +80,7 @@ static int write_unit(struct lane *l, uint32_t unit)
 	return 0;
 }
 
-static void find_wrong(struct lane *l, uint32_t unit, const char *data)
+static void find_wrong(struct thread *l, uint32_t unit, const char *data)
 {
 	const struct churn *c = l->c;
 	const struct stamp stamp = stamp_of(l, unit, l->generation[unit]);
@@ -96,7 +96,7 @@ static void find_wrong(struct lane *l, uint32_t unit, const char *data)
 			 stamp.generation, stamp_tell(data + bad * c->a->lba_size, c->a->lba_size, c->a->run, text));
 }
 
-static int read_unit(struct lane *l, uint32_t unit)
+static int read_unit(struct thread *l, uint32_t unit)
 {
 	const struct churn *c = l->c;
 	const uint64_t offset = l->place + draw(l) % SHIFTS * 4;
@@ -108,7 +108,7 @@ static int read_unit(struct lane *l, uint32_t unit)
 	return status;
 }
 
-static int goes_on(const struct churn *c, const struct lane *l)
+static int goes_on(const struct churn *c, const struct thread *l)
 {
 	if (interrupted || __atomic_load_n(&c->stop, __ATOMIC_ACQUIRE))
 		return 0;
@@ -120,7 +120,7 @@ static int goes_on(const struct churn *c, const struct lane *l)
 static void churn_kernel(void *arg)
 {
 	struct churn *c = arg;
-	struct lane *l = &c->lane[gpunvme_thread_id()];
+	struct thread *l = &c->thread[gpunvme_thread_id()];
 
 	while (!l->status && !*l->wrong && goes_on(c, l)) {
 		const uint32_t unit = (uint32_t)(draw(l) % c->units);
@@ -134,7 +134,7 @@ static void churn_kernel(void *arg)
 static void first_kernel(void *arg)
 {
 	struct churn *c = arg;
-	struct lane *l = &c->lane[gpunvme_thread_id()];
+	struct thread *l = &c->thread[gpunvme_thread_id()];
 
 	for (uint32_t unit = 0; unit < c->units && !l->status; unit++) {
 		if (c->a->write)
@@ -149,7 +149,7 @@ static void first_kernel(void *arg)
 }
 
 /* Accept old or new data in each block of a write that a reset cut off. Then write it again. */
-static int settle(struct lane *l)
+static int settle(struct thread *l)
 {
 	const struct churn *c = l->c;
 	const uint32_t unit = l->pending;
@@ -181,7 +181,7 @@ static int settle(struct lane *l)
 static void verify_kernel(void *arg)
 {
 	struct churn *c = arg;
-	struct lane *l = &c->lane[gpunvme_thread_id()];
+	struct thread *l = &c->thread[gpunvme_thread_id()];
 
 	l->status = settle(l);
 	for (uint32_t unit = 0; unit < c->units && !l->status && !*l->wrong; unit++)
@@ -190,24 +190,24 @@ static void verify_kernel(void *arg)
 
 /* ---- On the host ---- */
 
-static void free_lanes(struct churn *c)
+static void free_threads(struct churn *c)
 {
-	for (uint32_t i = 0; i < c->lanes; i++) {
-		free(c->lane[i].generation);
-		free(c->lane[i].known);
+	for (uint32_t i = 0; i < c->threads; i++) {
+		free(c->thread[i].generation);
+		free(c->thread[i].known);
 	}
-	free(c->lane);
+	free(c->thread);
 	free(c);
 }
 
-static int make_lanes(struct churn *c)
+static int make_threads(struct churn *c)
 {
 	struct qualify *a = c->a;
-	const uint64_t room = QUALIFY_PLACE / c->lanes / 4096 * 4096;
+	const uint64_t room = QUALIFY_PLACE / c->threads / 4096 * 4096;
 
-	c->lane = calloc(c->lanes, sizeof(*c->lane));
-	for (uint32_t i = 0; c->lane && i < c->lanes; i++) {
-		struct lane *l = &c->lane[i];
+	c->thread = calloc(c->threads, sizeof(*c->thread));
+	for (uint32_t i = 0; c->thread && i < c->threads; i++) {
+		struct thread *l = &c->thread[i];
 
 		l->c = c;
 		l->dq = a->dq;
@@ -222,13 +222,13 @@ static int make_lanes(struct churn *c)
 		for (uint32_t unit = 0; unit < c->units; unit++)
 			l->generation[unit] = a->generation;
 	}
-	return c->lane ? 0 : -ENOMEM;
+	return c->thread ? 0 : -ENOMEM;
 }
 
 static int report(struct churn *c, int cut_off)
 {
-	for (uint32_t i = 0; i < c->lanes; i++) {
-		const struct lane *l = &c->lane[i];
+	for (uint32_t i = 0; i < c->threads; i++) {
+		const struct thread *l = &c->thread[i];
 		const int code = l->status > 0 ? l->status & (int)GPUNVME_ST_CODE : l->status;
 
 		if (*l->wrong)
@@ -244,13 +244,13 @@ static int launch(struct churn *c, void (*kernel)(void *arg), int cut_off)
 {
 	int ret;
 
-	for (uint32_t i = 0; i < c->lanes; i++)
-		c->lane[i].status = 0;
-	ret = gpunvme_cpu_launch(c->lanes, 1, kernel, c);
-	return ret ? qualify_fail(c->a, "cannot run %u threads: %s", c->lanes, strerror(-ret)) : report(c, cut_off);
+	for (uint32_t i = 0; i < c->threads; i++)
+		c->thread[i].status = 0;
+	ret = gpunvme_cpu_launch(c->threads, 1, kernel, c);
+	return ret ? qualify_fail(c->a, "cannot run %u threads: %s", c->threads, strerror(-ret)) : report(c, cut_off);
 }
 
-struct churn *churn_open(struct qualify *a, uint32_t lanes)
+struct churn *churn_open(struct qualify *a, uint32_t threads)
 {
 	struct churn *c = calloc(1, sizeof(*c));
 	uint64_t most;
@@ -264,39 +264,39 @@ struct churn *churn_open(struct qualify *a, uint32_t lanes)
 	most = a->area / c->unit_blocks;
 	if (most > QUALIFY_PLACE / (2 * (uint64_t)unit_bytes(c)))
 		most = QUALIFY_PLACE / (2 * (uint64_t)unit_bytes(c));
-	c->lanes = lanes < most ? lanes : (uint32_t)most;
-	c->units = (uint32_t)(a->area / c->unit_blocks / c->lanes);
-	if (make_lanes(c))
+	c->threads = threads < most ? threads : (uint32_t)most;
+	c->units = (uint32_t)(a->area / c->unit_blocks / c->threads);
+	if (make_threads(c))
 		qualify_fail(a, "out of memory");
 	else if (launch(c, first_kernel, 0) == QUALIFY_PASSED)
 		return c;
-	free_lanes(c);
+	free_threads(c);
 	return NULL;
 }
 
-uint32_t churn_lanes(const struct churn *c)
+uint32_t churn_threads(const struct churn *c)
 {
-	return c->lanes;
+	return c->threads;
 }
 
 void churn_close(struct churn *c)
 {
-	for (uint32_t i = 0; i < c->lanes; i++)
+	for (uint32_t i = 0; i < c->threads; i++)
 		for (uint32_t unit = 0; unit < c->units; unit++)
-			if (c->lane[i].generation[unit] > c->a->generation)
-				c->a->generation = c->lane[i].generation[unit];
-	free_lanes(c);
+			if (c->thread[i].generation[unit] > c->a->generation)
+				c->a->generation = c->thread[i].generation[unit];
+	free_threads(c);
 }
 
 void churn_use(struct churn *c, uint32_t i, const struct gpunvme_dq *dq)
 {
-	c->lane[i].dq = *dq;
+	c->thread[i].dq = *dq;
 }
 
 static int all_are_warm(const struct churn *c)
 {
-	for (uint32_t i = 0; i < c->lanes; i++)
-		if (__atomic_load_n(&c->lane[i].done, __ATOMIC_RELAXED) - c->lane[i].before < WARM_UP)
+	for (uint32_t i = 0; i < c->threads; i++)
+		if (__atomic_load_n(&c->thread[i].done, __ATOMIC_RELAXED) - c->thread[i].before < WARM_UP)
 			return 0;
 	return 1;
 }
@@ -324,8 +324,8 @@ int churn_run(struct churn *c, uint32_t commands, double seconds, int (*act)(str
 	c->end = now_s() + seconds;
 	c->act = act;
 	c->act_ret = c->stop = c->ended = 0;
-	for (uint32_t i = 0; i < c->lanes; i++)
-		c->lane[i].before = c->lane[i].done;
+	for (uint32_t i = 0; i < c->threads; i++)
+		c->thread[i].before = c->thread[i].done;
 	if (act && pthread_create(&thread, NULL, act_main, c))
 		return qualify_fail(c->a, "no thread could be started");
 	ret = launch(c, churn_kernel, act != NULL);
@@ -339,8 +339,8 @@ int churn_verify(struct churn *c)
 {
 	int ret = launch(c, verify_kernel, 0);
 
-	for (uint32_t i = 0; i < c->lanes; i++)
-		c->lane[i].pending = NONE;
+	for (uint32_t i = 0; i < c->threads; i++)
+		c->thread[i].pending = NONE;
 	return ret;
 }
 
@@ -348,7 +348,7 @@ uint64_t churn_done(const struct churn *c)
 {
 	uint64_t done = 0;
 
-	for (uint32_t i = 0; i < c->lanes; i++)
-		done += c->lane[i].done;
+	for (uint32_t i = 0; i < c->threads; i++)
+		done += c->thread[i].done;
 	return done;
 }

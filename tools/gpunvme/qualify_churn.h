@@ -10,9 +10,9 @@
 
 struct churn;
 
-/* Start with at most @lanes threads, and write all of their blocks once. Return: NULL with the reason in a->text. */
-struct churn *churn_open(struct qualify *a, uint32_t lanes);
-uint32_t churn_lanes(const struct churn *c);
+/* Start with at most @threads threads, and write all of their blocks once. Return: NULL with the reason in a->text. */
+struct churn *churn_open(struct qualify *a, uint32_t threads);
+uint32_t churn_threads(const struct churn *c);
 void churn_close(struct churn *c);
 
 /* Set the queue of thread @i for the next runs. It begins with the standing queue. */

@@ -13,7 +13,7 @@
 #define EACH 32 /* commands on each queue */
 #define MANY 128
 #define SHORT 64
-#define LANES 32 /* that use queues at once: more threads than that only keep each other waiting */
+#define THREADS 32 /* that use queues at once: more threads than that only keep each other waiting */
 #define FEW 4	/* threads on one queue */
 #define ROUNDS 3
 #define SLOTS 64 /* of the buffer, that the commands of a full queue share */
@@ -61,12 +61,12 @@ static int open_queues(struct qualify *a, struct queues *q)
 /* Give thread after thread a queue. With fewer threads than queues, go on until all queues were used. */
 static int use_queues(struct qualify *a, const struct queues *q)
 {
-	struct churn *c = churn_open(a, q->count < LANES ? q->count + 1 : LANES);
+	struct churn *c = churn_open(a, q->count < THREADS ? q->count + 1 : THREADS);
 	uint32_t used = 0, i;
 	int ret = c ? QUALIFY_PASSED : QUALIFY_FAILED;
 
 	while (ret == QUALIFY_PASSED && !interrupted && used <= q->count) {
-		for (i = 0; i < churn_lanes(c) && used <= q->count; i++, used++)
+		for (i = 0; i < churn_threads(c) && used <= q->count; i++, used++)
 			churn_use(c, i, used ? &q->dq[used - 1] : &a->dq);
 		ret = churn_run(c, EACH, 0, NULL);
 	}
@@ -260,7 +260,7 @@ static int view_again(struct qualify *a, struct churn *c)
 		ret = qualify_view(a, a->qp, &a->dq);
 	if (ret)
 		return qualify_fail(a, "%s", why(ret));
-	for (uint32_t i = 0; i < churn_lanes(c); i++)
+	for (uint32_t i = 0; i < churn_threads(c); i++)
 		churn_use(c, i, &a->dq);
 	return QUALIFY_PASSED;
 }
@@ -279,7 +279,7 @@ static int under_fire(struct qualify *a, int (*act)(struct qualify *a), const ch
 			ret = churn_verify(c);
 	}
 	if (ret == QUALIFY_PASSED)
-		qualify_say(a, "%u times with %u threads at work, %.0f ms each: %s", ROUNDS, churn_lanes(c),
+		qualify_say(a, "%u times with %u threads at work, %.0f ms each: %s", ROUNDS, churn_threads(c),
 			    (now_s() - start) * 1e3 / ROUNDS, what);
 	if (c)
 		churn_close(c);

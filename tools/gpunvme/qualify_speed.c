@@ -12,7 +12,7 @@
 
 #include <gpunvme/device.h>
 
-#define MOST_LANES 4
+#define MOST_THREADS 4
 #define SHARE 24.0 /* of the whole time, for one pattern */
 #define MOST_S 25.0
 #define LEAST_S 0.1
@@ -20,10 +20,10 @@
 static const struct pattern {
 	const char *name;
 	int write, random;
-	uint32_t bytes, lanes, qd;
+	uint32_t bytes, threads, qd;
 } patterns[] = {
-	{ "write", 1, 0, 128 * 1024, 2, 8 }, { "write one", 1, 1, 4096, 1, 1 }, { "write many", 1, 1, 4096, MOST_LANES, 64 },
-	{ "read", 0, 0, 128 * 1024, 2, 8 },  { "read one", 0, 1, 4096, 1, 1 },	{ "read many", 0, 1, 4096, MOST_LANES, 64 },
+	{ "write", 1, 0, 128 * 1024, 2, 8 }, { "write one", 1, 1, 4096, 1, 1 }, { "write many", 1, 1, 4096, MOST_THREADS, 64 },
+	{ "read", 0, 0, 128 * 1024, 2, 8 },  { "read one", 0, 1, 4096, 1, 1 },	{ "read many", 0, 1, 4096, MOST_THREADS, 64 },
 	{ "write aligned", 1, 1, 0, 2, 8 }, { "write misaligned", 1, 1, 0, 2, 8 }, /* to what the drive prefers */
 };
 enum { ALIGNED = 6, MISALIGNED };
@@ -31,8 +31,8 @@ enum { ALIGNED = 6, MISALIGNED };
 
 struct measure {
 	struct qualify *a;
-	struct gpunvme_queue *qp[MOST_LANES];
-	struct gpunvme_dq dq[MOST_LANES];
+	struct gpunvme_queue *qp[MOST_THREADS];
+	struct gpunvme_dq dq[MOST_THREADS];
 	uint32_t queues;
 	uint64_t first, blocks; /* the window */
 	uint32_t preferred;		/* blocks of a write that the drive prefers, or 0: no preference */
@@ -40,14 +40,14 @@ struct measure {
 	double per_s[PATTERNS], us[PATTERNS];
 };
 
-static int open_queues(struct measure *m, uint32_t lanes)
+static int open_queues(struct measure *m, uint32_t threads)
 {
 	const struct gpunvme_view view = { sizeof(view), m->a->write ? GPUNVME_VIEW_WRITE : 0, 0, m->first, m->blocks };
 	struct gpunvme_queue_opts opts = GPUNVME_QUEUE_OPTS_INIT;
 	int ret = 0;
 
 	opts.flags = GPUNVME_QUEUE_LATENCY;
-	m->queues = lanes < m->a->s.info.queues ? lanes : m->a->s.info.queues;
+	m->queues = threads < m->a->s.info.queues ? threads : m->a->s.info.queues;
 	for (uint32_t i = 0; i < m->queues && !ret; i++) {
 		ret = gpunvme_queue_create(m->a->s.dev, m->a->s.gpu, &opts, &m->qp[i]);
 		if (!ret)
@@ -87,7 +87,7 @@ static void put_figures(struct measure *m, const struct pattern *p, const struct
 	m->per_s[p - patterns] = (double)ios / took;
 	m->us[p - patterns] = (double)gpunvme_latency_ns(&sum, 500000) / 1e3;
 	put_count(one, "bytes", t->bs);
-	put_count(one, "in_flight", (uint64_t)t->lanes * t->qd);
+	put_count(one, "in_flight", (uint64_t)t->threads * t->qd);
 	put_real(one, "per_second", (double)ios / took, 0);
 	put_real(one, "bytes_per_second", (double)(ios * t->bs) / took, 0);
 	put_real(one, "us_50", m->us[p - patterns], 1);
@@ -98,9 +98,9 @@ static void put_figures(struct measure *m, const struct pattern *p, const struct
 
 static int status_of(const struct traffic *t)
 {
-	for (uint32_t i = 0; i < t->lanes; i++)
-		if (t->lane[i].status)
-			return t->lane[i].status;
+	for (uint32_t i = 0; i < t->threads; i++)
+		if (t->thread[i].status)
+			return t->thread[i].status;
 	return 0;
 }
 
@@ -129,11 +129,11 @@ static int run_pattern(struct measure *m, const struct pattern *p)
 
 	seconds = seconds > MOST_S ? MOST_S : seconds < LEAST_S ? LEAST_S : seconds;
 	set_size(m, p, &t);
-	t.lanes = t.queues = m->queues;
+	t.threads = t.queues = m->queues;
 	t.end_ns = traffic_ns() + (uint64_t)(seconds * 1e9);
 	ret = traffic_init(&t);
 	if (!ret)
-		ret = gpunvme_cpu_launch(t.lanes, 1, traffic_kernel, &t);
+		ret = gpunvme_cpu_launch(t.threads, 1, traffic_kernel, &t);
 	if (!ret)
 		ret = status_of(&t);
 	if (ret)
@@ -145,7 +145,7 @@ static int run_pattern(struct measure *m, const struct pattern *p)
 
 		m->written = all < m->blocks ? all : t.slots * t.nblocks;
 	}
-	free(t.lane);
+	free(t.thread);
 	return ret;
 }
 
@@ -236,7 +236,7 @@ int row_rates(struct qualify *a)
 		if ((patterns[i].write && !a->write) || (i >= ALIGNED && !m.preferred))
 			continue;
 		set_window(&m, i);
-		ret = open_queues(&m, patterns[i].lanes);
+		ret = open_queues(&m, patterns[i].threads);
 		if (ret)
 			qualify_fail(a, "%s: %s", patterns[i].name, why(ret));
 		else

@@ -21,7 +21,7 @@ int verb_read(int argc, char **argv)
 		OPTION_XFER(&o),
 		OPTION_FORCE(&o),
 		OPTION_YES_OUT(&o),
-		OPTIONS_LANES(&o),
+		OPTIONS_THREADS(&o),
 		OPTION_JSON(&o),
 		OPTIONS_END,
 	};

@@ -65,7 +65,7 @@ static const struct row rows[] = {
 	{ "placement-kfd", "the same without libdrm", 10, { READ, "/dev/null" }, 1 },
 	{ "placement-forward", "does the CPU ring otherwise", 10, { READ, "--forward", "/dev/null" }, 0 },
 	{ "ordering", "is the order kept", 15, { "ordering-test", "DEV", GPU, "--commands", "2000", "--verbose", "--json" }, 0 },
-	{ "latency", "one command at a time", 8, { BENCH, GPU, "--qd", "1", "--lanes", "1" }, 0 },
+	{ "latency", "one command at a time", 8, { BENCH, GPU, "--qd", "1", "--threads", "1" }, 0 },
 	{ "rate", "many commands", 8, { BENCH, GPU }, 0 },
 	{ "rate-forward", "with doorbells that the CPU rings", 8, { BENCH, GPU, "--forward" }, 0 },
 	{ "rate-cpu", "with CPU threads", 8, { BENCH, "--gpu", "cpu" }, 0 },
@@ -329,7 +329,7 @@ static int make_report(struct report *r, const char *path)
 		r->dev = r->uri;
 	r->json = json_object_new_object();
 	put_text(r->json, "device", r->dev);
-	put_text(r->json, "lanes", r->gpu);
+	put_text(r->json, "gpu", r->gpu);
 	put_machine(put_object(r->json, "machine"));
 	kernel_log = kernel_log_begin("/dev/kmsg");
 	run_rows(r);

@@ -25,8 +25,8 @@ static uint64_t sum(const struct soak *k)
 {
 	uint64_t n = 0;
 
-	for (uint32_t i = 0; i < k->s.lanes; i++)
-		n += k->lane[i].commands;
+	for (uint32_t i = 0; i < k->s.threads; i++)
+		n += k->thread[i].commands;
 	return n;
 }
 
@@ -34,8 +34,8 @@ static uint64_t count_failed(const struct soak *k)
 {
 	uint64_t n = 0;
 
-	for (uint32_t i = 0; i < k->s.lanes; i++)
-		n += k->lane[i].errors;
+	for (uint32_t i = 0; i < k->s.threads; i++)
+		n += k->thread[i].errors;
 	return n;
 }
 
@@ -95,7 +95,7 @@ static void *blow_main(void *arg)
 
 static int carry_out(struct soak *k)
 {
-	struct gpunvme_commands list = { sizeof(list), k->s.lanes, k->each, k->cmd };
+	struct gpunvme_commands list = { sizeof(list), k->s.threads, k->each, k->cmd };
 	const int ret = gpunvme_run_commands(k->s.gpu, k->s.dq, k->s.queues, &k->s.dbuf, &list);
 
 	return ret ? failed("after %" PRIu64 " commands: %s", sum(k), why(ret)) : GO_ON;
@@ -105,7 +105,7 @@ static int carry_out(struct soak *k)
 static int launch(struct soak *k)
 {
 	struct blow b = { .k = k,
-			  .at = submitted(k) + (uint64_t)k->each * k->s.lanes / 2,
+			  .at = submitted(k) + (uint64_t)k->each * k->s.threads / 2,
 			  .kind = k->rounds / STRUCK % 3,
 			  .queue = k->rounds / STRUCK / 3 % k->s.queues };
 	const bool struck = !k->calm && !k->reads && k->rounds % STRUCK == 1;
@@ -147,11 +147,11 @@ static int repair(struct soak *k)
 		bool ended = false;
 		int ret;
 
-		for (uint32_t i = 0; i < k->s.lanes; i++) {
-			if (k->lane[i].queue != q)
+		for (uint32_t i = 0; i < k->s.threads; i++) {
+			if (k->thread[i].queue != q)
 				continue;
-			ended = ended || k->lane[i].status;
-			k->lane[i].status = 0;
+			ended = ended || k->thread[i].status;
+			k->thread[i].status = 0;
 		}
 		ret = view(k, q, ended);
 		if (ret && view(k, q, true))
@@ -163,9 +163,9 @@ static int repair(struct soak *k)
 /* The status of the last command of the first thread that had any. */
 static int last_status(const struct soak *k)
 {
-	for (uint32_t i = 0; i < k->s.lanes; i++)
-		if (k->lane[i].commands)
-			return k->lane[i].past[(k->lane[i].commands - 1) % SOAK_PAST].status;
+	for (uint32_t i = 0; i < k->s.threads; i++)
+		if (k->thread[i].commands)
+			return k->thread[i].past[(k->thread[i].commands - 1) % SOAK_PAST].status;
 	return 0;
 }
 
@@ -197,22 +197,22 @@ static int do_round(struct soak *k, uint32_t each, bool reads)
 
 static bool is_over(const struct soak *k)
 {
-	return interrupted || soak_wrong_lane(k) || (k->commands ? sum(k) >= k->commands : now_s() - k->start >= k->seconds);
+	return interrupted || soak_wrong_thread(k) || (k->commands ? sum(k) >= k->commands : now_s() - k->start >= k->seconds);
 }
 
 static uint64_t count_read(const struct soak *k)
 {
 	uint64_t n = 0;
 
-	for (uint32_t i = 0; i < k->s.lanes; i++)
-		n += k->lane[i].read_back;
+	for (uint32_t i = 0; i < k->s.threads; i++)
+		n += k->thread[i].read_back;
 	return n;
 }
 
 static bool has_read_all(const struct soak *k)
 {
-	for (uint32_t i = 0; i < k->s.lanes; i++)
-		if (k->lane[i].read_back < k->nblocks)
+	for (uint32_t i = 0; i < k->s.threads; i++)
+		if (k->thread[i].read_back < k->nblocks)
 			return false;
 	return true;
 }
@@ -223,7 +223,7 @@ static int read_back(struct soak *k)
 	uint64_t before;
 
 	for (uint32_t i = 0; i < LAST_READS + k->nblocks && vain < VAIN_READS && ret == GO_ON; i++) {
-		if (soak_wrong_lane(k) || interrupted)
+		if (soak_wrong_thread(k) || interrupted)
 			break;
 		if (has_read_all(k))
 			return GO_ON;
@@ -231,7 +231,7 @@ static int read_back(struct soak *k)
 		ret = do_round(k, k->deep, true);
 		vain = count_read(k) > before ? 0 : vain + 1;
 	}
-	if (ret != GO_ON || soak_wrong_lane(k) || has_read_all(k) || interrupted)
+	if (ret != GO_ON || soak_wrong_thread(k) || has_read_all(k) || interrupted)
 		return ret;
 	return failed("at the end not all blocks could be read back: commands fail too often");
 }
@@ -244,14 +244,14 @@ static int soak(struct soak *k)
 	progress_start(&bar, k->commands ? k->commands : k->seconds, k->commands ? "commands" : "");
 	k->start = now_s();
 	while (ret == GO_ON && !is_over(k)) {
-		const uint64_t left = k->commands ? (k->commands - sum(k) + k->s.lanes - 1) / k->s.lanes : k->deep;
+		const uint64_t left = k->commands ? (k->commands - sum(k) + k->s.threads - 1) / k->s.threads : k->deep;
 
 		ret = do_round(k, left < k->deep ? (uint32_t)left : k->deep, false);
-		if (ret == GO_ON && !soak_wrong_lane(k) && !interrupted)
+		if (ret == GO_ON && !soak_wrong_thread(k) && !interrupted)
 			ret = check_vain(k);
 		progress_show(&bar, k->commands ? sum(k) : (uint64_t)(now_s() - k->start));
 	}
-	if (ret == GO_ON && !soak_wrong_lane(k) && !interrupted)
+	if (ret == GO_ON && !soak_wrong_thread(k) && !interrupted)
 		ret = read_back(k);
 	k->took = now_s() - k->start;
 	progress_end(&bar);
@@ -275,7 +275,7 @@ static int open_drive(struct soak *k)
  */
 static int open_buffer(struct soak *k)
 {
-	const uint64_t bytes = (uint64_t)k->s.lanes * k->deep * SOAK_CHUNK;
+	const uint64_t bytes = (uint64_t)k->s.threads * k->deep * SOAK_CHUNK;
 	int ret = session_buffer(&k->s, bytes);
 
 	if (ret != GO_ON || gpunvme_mem_ptr(k->s.mem))
@@ -299,16 +299,16 @@ static int prepare(struct soak *k)
 		return ret;
 	if (k->s.info.max_transfer && most > k->s.info.max_transfer / k->s.ns.lba_size)
 		most = k->s.info.max_transfer / k->s.ns.lba_size;
-	k->nblocks = k->s.ns.nblocks / k->s.lanes < SOAK_BLOCKS ? (uint32_t)(k->s.ns.nblocks / k->s.lanes) : SOAK_BLOCKS;
+	k->nblocks = k->s.ns.nblocks / k->s.threads < SOAK_BLOCKS ? (uint32_t)(k->s.ns.nblocks / k->s.threads) : SOAK_BLOCKS;
 	k->most = k->nblocks < most ? k->nblocks : (uint32_t)most;
 	if (!k->most)
-		return failed("%u threads are too many for %" PRIu64 " blocks: use fewer (--lanes)", k->s.lanes, k->s.ns.nblocks);
+		return failed("%u threads are too many for %" PRIu64 " blocks: use fewer (--threads)", k->s.threads, k->s.ns.nblocks);
 	k->run = (uint64_t)time(NULL) << 20 ^ (uint64_t)clock();
-	k->deep = SOAK_BUFFER / SOAK_CHUNK / k->s.lanes < SOAK_EACH ? (uint32_t)(SOAK_BUFFER / SOAK_CHUNK / k->s.lanes) : SOAK_EACH;
+	k->deep = SOAK_BUFFER / SOAK_CHUNK / k->s.threads < SOAK_EACH ? (uint32_t)(SOAK_BUFFER / SOAK_CHUNK / k->s.threads) : SOAK_EACH;
 	if (!k->deep)
-		return failed("%u threads are too many for a buffer of %s: use fewer (--lanes)", k->s.lanes, human(SOAK_BUFFER));
+		return failed("%u threads are too many for a buffer of %s: use fewer (--threads)", k->s.threads, human(SOAK_BUFFER));
 	ret = open_buffer(k);
-	return ret == GO_ON && soak_lanes_open(k) ? failed("no memory for %u threads", k->s.lanes) : ret;
+	return ret == GO_ON && soak_threads_open(k) ? failed("no memory for %u threads", k->s.threads) : ret;
 }
 
 int verb_soak(int argc, char **argv)
@@ -321,7 +321,7 @@ int verb_soak(int argc, char **argv)
 		{ "commands", OPTION_U64, &k.commands, 1, "N", "number of commands, instead of a time" },
 		{ "timeout", OPTION_U32, &k.o.timeout_ms, 1, "MS", "time after which a command counts as lost (default 30000)" },
 		{ "calm", OPTION_FLAG, &k.calm, 0, NULL, "no stops, recoveries and resets during I/O" },
-		OPTIONS_LANES(&k.o),
+		OPTIONS_THREADS(&k.o),
 		OPTION_VRAM(&vram),
 		OPTION_YES(&k.o),
 		OPTION_JSON(&k.o),
@@ -348,7 +348,7 @@ int verb_soak(int argc, char **argv)
 		ret = soak(&k);
 	if (ret == GO_ON)
 		ret = soak_report(&k);
-	soak_lanes_close(&k);
+	soak_threads_close(&k);
 	session_close(&k.s); /* and sets the number of threads to 0 */
 	return ret;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * gpunvme soak, in parts: soak.c runs rounds and disturbs them, soak_lane.c has the work and the knowledge of one thread, and
+ * gpunvme soak, in parts: soak.c runs rounds and disturbs them, soak_thread.c has the work and the knowledge of one thread, and
  * soak_report.c reports it. Threads may be a GPU's, so the library executes their commands (gpunvme_run_commands()). CPU threads
  * prepare the commands and verify the results.
  *
@@ -37,7 +37,7 @@ struct soak_past {
 	int status;
 };
 
-struct soak_lane {
+struct soak_thread {
 	const struct soak *soak;
 	uint32_t queue;
 	uint64_t lba;	 /* of its first block */
@@ -69,19 +69,19 @@ struct soak {
 	int calm;
 	uint32_t nblocks, most; /* of a thread, of a command */
 	uint64_t run;
-	struct soak_lane *lane;
+	struct soak_thread *thread;
 	struct gpunvme_command *cmd; /* of this round, `each` of each thread */
 	uint32_t each, deep;	       /* the latter: commands for which the buffer has room */
 	int reads;		       /* the round reads back known blocks */
-	uint32_t turn;		       /* atomic: the next lane that a CPU thread prepares or verifies */
+	uint32_t turn;		       /* atomic: the next thread that a CPU thread prepares or verifies */
 	uint32_t rounds, vain; /* of the latter, the last in which no command succeeded */
 	uint64_t stops, recoveries, resets;
 	double start, took;
 };
 
 /* Return: 0, -ENOMEM. */
-int soak_lanes_open(struct soak *k);
-void soak_lanes_close(struct soak *k);
+int soak_threads_open(struct soak *k);
+void soak_threads_close(struct soak *k);
 
 /* Draw the commands of a round, or the reads of known blocks, and fill the buffer. */
 int soak_prepare(struct soak *k);
@@ -90,7 +90,7 @@ int soak_prepare(struct soak *k);
 int soak_judge(struct soak *k);
 
 /* The first thread that has read a wrong block, or NULL. */
-const struct soak_lane *soak_wrong_lane(const struct soak *k);
+const struct soak_thread *soak_wrong_thread(const struct soak *k);
 
 /* Print the report, as text or JSON. Return: the exit code. */
 int soak_report(struct soak *k);

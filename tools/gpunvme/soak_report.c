@@ -11,19 +11,19 @@
 
 #define STORY 8		/* commands listed for a wrong block */
 
-const struct soak_lane *soak_wrong_lane(const struct soak *k)
+const struct soak_thread *soak_wrong_thread(const struct soak *k)
 {
-	for (uint32_t i = 0; i < k->s.lanes; i++)
-		if (k->lane[i].wrong)
-			return &k->lane[i];
+	for (uint32_t i = 0; i < k->s.threads; i++)
+		if (k->thread[i].wrong)
+			return &k->thread[i];
 	return NULL;
 }
 
-static void add_up(struct soak *k, struct soak_lane *all)
+static void add_up(struct soak *k, struct soak_thread *all)
 {
 	memset(all, 0, sizeof(*all));
-	for (uint32_t i = 0; i < k->s.lanes; i++) {
-		const struct soak_lane *l = &k->lane[i];
+	for (uint32_t i = 0; i < k->s.threads; i++) {
+		const struct soak_thread *l = &k->thread[i];
 
 		all->commands += l->commands;
 		all->blocks += l->blocks;
@@ -52,7 +52,7 @@ static bool is_error(const struct soak *k, int status)
 	return status == -GPUNVME_ETIMEDOUT || status == -GPUNVME_EPROTO;
 }
 
-static uint64_t errors_of(const struct soak *k, const struct soak_lane *all)
+static uint64_t errors_of(const struct soak *k, const struct soak_thread *all)
 {
 	uint64_t n = 0;
 
@@ -62,13 +62,13 @@ static uint64_t errors_of(const struct soak *k, const struct soak_lane *all)
 }
 
 /* Blocks were compared, each holds its data, and no command failed but by an injected fault. False if the soak was interrupted. */
-static bool passed(const struct soak *k, const struct soak_lane *all)
+static bool passed(const struct soak *k, const struct soak_thread *all)
 {
-	return all->verified && !soak_wrong_lane(k) && !interrupted && (k->s.info.faulty || !errors_of(k, all));
+	return all->verified && !soak_wrong_thread(k) && !interrupted && (k->s.info.faulty || !errors_of(k, all));
 }
 
 /* The last commands on the block, the oldest first. Their number goes to *@n. */
-static void find_story(const struct soak_lane *l, const struct soak_past *story[STORY], uint32_t *n)
+static void find_story(const struct soak_thread *l, const struct soak_past *story[STORY], uint32_t *n)
 {
 	const uint64_t have = l->commands < SOAK_PAST ? l->commands : SOAK_PAST;
 
@@ -94,7 +94,7 @@ static void expected(const struct soak_block *b, char text[96])
 		snprintf(text, 96, "generation %u to %u%s%s", b->first, b->last, or, same);
 }
 
-static void tell_wrong(const struct soak_lane *l)
+static void tell_wrong(const struct soak_thread *l)
 {
 	const struct soak_past *story[STORY];
 	char text[96];
@@ -112,7 +112,7 @@ static void tell_wrong(const struct soak_lane *l)
 	}
 }
 
-static void put_wrong(struct json_object *json, const struct soak_lane *l)
+static void put_wrong(struct json_object *json, const struct soak_thread *l)
 {
 	struct json_object *wrong = put_object(json, "wrong"), *list;
 	const struct soak_past *story[STORY];
@@ -137,7 +137,7 @@ static void put_wrong(struct json_object *json, const struct soak_lane *l)
 	}
 }
 
-static void print_json(const struct soak *k, const struct soak_lane *all)
+static void print_json(const struct soak *k, const struct soak_thread *all)
 {
 	struct gpunvme_dev_info now = { .size = sizeof(now) };
 	struct json_object *json = json_object_new_object(), *part;
@@ -145,7 +145,7 @@ static void print_json(const struct soak *k, const struct soak_lane *all)
 	put_text(json, "device", k->o.dev);
 	put_text(json, "placement", k->s.placement);
 	put_count(json, "queues", k->s.queues);
-	put_count(json, "lanes", k->s.lanes);
+	put_count(json, "threads", k->s.threads);
 	put_real(json, "seconds", k->took, 3);
 	put_count(json, "commands", all->commands);
 	put_count(json, "blocks", all->blocks);
@@ -166,12 +166,12 @@ static void print_json(const struct soak *k, const struct soak_lane *all)
 	gpunvme_dev_get_info(k->s.dev, &now);
 	put_emulated(json, &now);
 	put_bool(json, "passed", passed(k, all));
-	if (soak_wrong_lane(k))
-		put_wrong(json, soak_wrong_lane(k));
+	if (soak_wrong_thread(k))
+		put_wrong(json, soak_wrong_thread(k));
 	print_object(json);
 }
 
-static void print_text(const struct soak *k, const struct soak_lane *all)
+static void print_text(const struct soak *k, const struct soak_thread *all)
 {
 	printf("%s: %" PRIu64 " commands on %" PRIu64 " blocks in %.1f s, %" PRIu64 " blocks read and compared\n", k->s.placement,
 	       all->commands, all->blocks, k->took, all->verified);
@@ -181,21 +181,21 @@ static void print_text(const struct soak *k, const struct soak_lane *all)
 	for (uint32_t j = 0; j < SOAK_STATUSES; j++)
 		if (all->statuses[j].count)
 			printf("%10" PRIu64 " times: %s\n", all->statuses[j].count, gpunvme_strerror(all->statuses[j].status));
-	if (soak_wrong_lane(k))
-		tell_wrong(soak_wrong_lane(k));
+	if (soak_wrong_thread(k))
+		tell_wrong(soak_wrong_thread(k));
 	printf("%s\n", passed(k, all) ? "PASSED" : "FAILED");
 }
 
 int soak_report(struct soak *k)
 {
-	struct soak_lane all;
+	struct soak_thread all;
 
 	add_up(k, &all);
 	(k->o.json ? print_json : print_text)(k, &all);
 	fflush(stdout);
-	if (soak_wrong_lane(k))
+	if (soak_wrong_thread(k))
 		fprintf(stderr, "%s: block %" PRIu64 " does not hold its data\n", program,
-			soak_wrong_lane(k)->lba + soak_wrong_lane(k)->where);
+			soak_wrong_thread(k)->lba + soak_wrong_thread(k)->where);
 	else if (errors_of(k, &all) && !k->s.info.faulty)
 		fprintf(stderr, "%s: %" PRIu64 " commands failed, though no block is wrong\n", program, errors_of(k, &all));
 	else if (interrupted)

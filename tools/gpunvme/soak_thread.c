@@ -12,7 +12,7 @@
 const char *const soak_ops[SOAK_OPS] = { "read", "write", "write_fua", "flush", "write_zeroes", "deallocate" };
 
 /* xorshift64: each thread draws the same commands in each run. */
-static uint32_t draw(struct soak_lane *l, uint32_t below)
+static uint32_t draw(struct soak_thread *l, uint32_t below)
 {
 	l->seed ^= l->seed << 13;
 	l->seed ^= l->seed >> 7;
@@ -22,12 +22,12 @@ static uint32_t draw(struct soak_lane *l, uint32_t below)
 
 /* ---- Known contents ---- */
 
-static struct stamp stamp_of(const struct soak_lane *l, uint32_t at, uint32_t version)
+static struct stamp stamp_of(const struct soak_thread *l, uint32_t at, uint32_t version)
 {
 	return (struct stamp){ .run = l->soak->run, .lba = l->lba + at, .generation = version };
 }
 
-static bool may_hold(const struct soak_lane *l, uint32_t at, const char *data)
+static bool may_hold(const struct soak_thread *l, uint32_t at, const char *data)
 {
 	const struct soak_block *b = &l->block[at];
 	const uint32_t lba_size = l->soak->s.ns.lba_size;
@@ -38,7 +38,7 @@ static bool may_hold(const struct soak_lane *l, uint32_t at, const char *data)
 	return ((b->zero && !data[0]) || (b->ones && (unsigned char)data[0] == 0xff)) && !memcmp(data, data + 1, lba_size - 1);
 }
 
-static void check(struct soak_lane *l, uint32_t i)
+static void check(struct soak_thread *l, uint32_t i)
 {
 	const uint32_t lba_size = l->soak->s.ns.lba_size, at = l->now[i].at;
 	const char *data = (const char *)gpunvme_mem_ptr(l->soak->s.mem) + l->offset + (uint64_t)i * SOAK_CHUNK;
@@ -86,13 +86,13 @@ static void learn(struct soak_block *b, enum soak_op op, uint32_t version, bool 
 
 /* ---- Before ---- */
 
-static struct gpunvme_command *cmd_of(const struct soak_lane *l, uint32_t i)
+static struct gpunvme_command *cmd_of(const struct soak_thread *l, uint32_t i)
 {
-	return &l->soak->cmd[(size_t)(l - l->soak->lane) * l->soak->each + i];
+	return &l->soak->cmd[(size_t)(l - l->soak->thread) * l->soak->each + i];
 }
 
 /* Fill the buffer of a read with bytes that are no stamp. */
-static void plan(struct soak_lane *l, uint32_t i, enum soak_op op, uint32_t at, uint32_t nblocks)
+static void plan(struct soak_thread *l, uint32_t i, enum soak_op op, uint32_t at, uint32_t nblocks)
 {
 	static const uint32_t opcode[SOAK_OPS] = { GPUNVME_IO_READ,  GPUNVME_IO_WRITE,	      GPUNVME_IO_WRITE | GPUNVME_RW_FUA,
 						   GPUNVME_IO_FLUSH, GPUNVME_IO_WRITE_ZEROES, GPUNVME_IO_DSM };
@@ -113,7 +113,7 @@ static void plan(struct soak_lane *l, uint32_t i, enum soak_op op, uint32_t at, 
 }
 
 /* Half are reads, most of the others writes. Half have one to eight blocks, the others any size. */
-static void plan_any(struct soak_lane *l, uint32_t i)
+static void plan_any(struct soak_thread *l, uint32_t i)
 {
 	static const enum soak_op mix[20] = { SOAK_WRITE, SOAK_WRITE, SOAK_WRITE, SOAK_WRITE,  SOAK_WRITE,
 					      SOAK_WRITE, SOAK_FUA,   SOAK_FLUSH, SOAK_ZEROES, SOAK_DEALLOCATE };
@@ -125,7 +125,7 @@ static void plan_any(struct soak_lane *l, uint32_t i)
 }
 
 /* Continue at the block that was read back last, or at the same place if a read failed. */
-static void plan_read(struct soak_lane *l, uint32_t i)
+static void plan_read(struct soak_thread *l, uint32_t i)
 {
 	const struct soak *k = l->soak;
 	const uint32_t from = l->read_back < k->nblocks ? l->read_back : 0, chunks = (k->nblocks - from + k->most - 1) / k->most;
@@ -134,19 +134,19 @@ static void plan_read(struct soak_lane *l, uint32_t i)
 	plan(l, i, SOAK_READ, at, k->nblocks - at < k->most ? k->nblocks - at : k->most);
 }
 
-static void prepare_lanes(void *arg)
+static void prepare_threads(void *arg)
 {
 	struct soak *k = arg;
 	uint32_t n;
 
-	while ((n = __atomic_fetch_add(&k->turn, 1, __ATOMIC_RELAXED)) < k->s.lanes)
+	while ((n = __atomic_fetch_add(&k->turn, 1, __ATOMIC_RELAXED)) < k->s.threads)
 		for (uint32_t i = 0; i < k->each; i++)
-			(k->reads ? plan_read : plan_any)(&k->lane[n], i);
+			(k->reads ? plan_read : plan_any)(&k->thread[n], i);
 }
 
 /* ---- After ---- */
 
-static void count_status(struct soak_lane *l, int status)
+static void count_status(struct soak_thread *l, int status)
 {
 	uint32_t i = 0;
 
@@ -157,7 +157,7 @@ static void count_status(struct soak_lane *l, int status)
 	l->errors++;
 }
 
-static void judge(struct soak_lane *l, uint32_t i)
+static void judge(struct soak_thread *l, uint32_t i)
 {
 	struct soak_past *p = &l->now[i];
 	const int status = cmd_of(l, i)->status;
@@ -181,14 +181,14 @@ static void judge(struct soak_lane *l, uint32_t i)
 	l->blocks += p->op == SOAK_FLUSH ? 0 : p->nblocks;
 }
 
-static void judge_lanes(void *arg)
+static void judge_threads(void *arg)
 {
 	struct soak *k = arg;
 	uint32_t n;
 
-	while ((n = __atomic_fetch_add(&k->turn, 1, __ATOMIC_RELAXED)) < k->s.lanes)
-		for (uint32_t i = 0; i < k->each && !k->lane[n].wrong; i++)
-			judge(&k->lane[n], i);
+	while ((n = __atomic_fetch_add(&k->turn, 1, __ATOMIC_RELAXED)) < k->s.threads)
+		for (uint32_t i = 0; i < k->each && !k->thread[n].wrong; i++)
+			judge(&k->thread[n], i);
 }
 
 /* ---- Threads ---- */
@@ -200,27 +200,27 @@ static int by_threads(struct soak *k, void (*work)(void *arg))
 	int ret;
 
 	k->turn = 0;
-	ret = gpunvme_cpu_launch(k->s.lanes < most ? k->s.lanes : most, 1, work, k);
+	ret = gpunvme_cpu_launch(k->s.threads < most ? k->s.threads : most, 1, work, k);
 	return ret ? failed("no threads could be started: %s", strerror(-ret)) : GO_ON;
 }
 
 int soak_prepare(struct soak *k)
 {
-	return by_threads(k, prepare_lanes);
+	return by_threads(k, prepare_threads);
 }
 
 int soak_judge(struct soak *k)
 {
-	return by_threads(k, judge_lanes);
+	return by_threads(k, judge_threads);
 }
 
 /* ---- Their memory ---- */
 
-static int open_lane(struct soak *k, uint32_t n)
+static int open_thread(struct soak *k, uint32_t n)
 {
 	/* A wave of a GPU is slow if its threads use several queues. */
 	const uint32_t together = session_on_gpu(&k->s) ? k->s.gpu_info.width : 1;
-	struct soak_lane *l = &k->lane[n];
+	struct soak_thread *l = &k->thread[n];
 
 	l->soak = k;
 	l->queue = n / together % k->s.queues;
@@ -236,25 +236,25 @@ static int open_lane(struct soak *k, uint32_t n)
 	return 0;
 }
 
-int soak_lanes_open(struct soak *k)
+int soak_threads_open(struct soak *k)
 {
 	int ret = 0;
 
-	k->lane = calloc(k->s.lanes, sizeof(*k->lane));
-	k->cmd = calloc((size_t)k->s.lanes * k->deep, sizeof(*k->cmd));
-	if (!k->lane || !k->cmd)
+	k->thread = calloc(k->s.threads, sizeof(*k->thread));
+	k->cmd = calloc((size_t)k->s.threads * k->deep, sizeof(*k->cmd));
+	if (!k->thread || !k->cmd)
 		return -ENOMEM;
-	for (uint32_t n = 0; n < k->s.lanes && !ret; n++)
-		ret = open_lane(k, n);
+	for (uint32_t n = 0; n < k->s.threads && !ret; n++)
+		ret = open_thread(k, n);
 	return ret;
 }
 
-void soak_lanes_close(struct soak *k)
+void soak_threads_close(struct soak *k)
 {
-	for (uint32_t n = 0; k->lane && n < k->s.lanes; n++) {
-		free(k->lane[n].block);
-		free(k->lane[n].past);
+	for (uint32_t n = 0; k->thread && n < k->s.threads; n++) {
+		free(k->thread[n].block);
+		free(k->thread[n].past);
 	}
-	free(k->lane);
+	free(k->thread);
 	free(k->cmd);
 }

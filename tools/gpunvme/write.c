@@ -16,7 +16,7 @@ int verb_write(int argc, char **argv)
 		{ "bytes", OPTION_SIZE, &limit, 1, "SIZE", "most bytes to write" },
 		OPTION_LBA(&o),
 		OPTION_XFER(&o),
-		OPTIONS_LANES(&o),
+		OPTIONS_THREADS(&o),
 		OPTION_YES(&o),
 		{ "fua", OPTION_FLAG, &o.fua, 0, NULL, "each command puts its blocks on the media, without a flush at the end" },
 		OPTION_JSON(&o),

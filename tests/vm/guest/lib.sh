@@ -124,7 +124,7 @@ has_open() {
 
 # hold URI FILE: a program of the library, $holder, has both, until let_go. What it opens to keep others away it opens before the file.
 hold() {
-  gpunvme bench "$1" --seconds 1000 --queues 1 --lanes 1 >/tmp/load 2>&1 &
+  gpunvme bench "$1" --seconds 1000 --queues 1 --threads 1 >/tmp/load 2>&1 &
   holder=$!
   soon has_open $holder "$2" || complain "nobody holds $1: $(cat /tmp/load)"
 }
