@@ -10,7 +10,7 @@
 #include <stdlib.h>
 
 #include "dev/dev.h"
-#include "cache/ahead.h"
+#include "cache/prefetch.h"
 #include "dma/mem_map.h"
 #include "queue/queue.h"
 #include "util/bits.h"
@@ -88,11 +88,11 @@ static void describe(struct gpunvme_cache *cache, const struct gpunvme_cache_opt
 {
 	const struct gnv_source *source = &cache->source;
 	uint32_t blocks = opts->page_size / source->lba_size, frames = opts->frames ? opts->frames : FRAMES_AUTO;
-	uint16_t ahead = opts->flags & GPUNVME_CACHE_PREFETCH ? GPUNVME_KIND_PREFETCH : 0;
+	uint16_t prefetch = opts->flags & GPUNVME_CACHE_PREFETCH ? GPUNVME_KIND_PREFETCH : 0;
 
 	cache->pages = opts->nblocks / blocks + (opts->nblocks % blocks != 0);
 	cache->view = (struct gpunvme_dpages){
-		.head = GPUNVME_HEAD((uint16_t)(source->kind | ahead), cache->view),
+		.head = GPUNVME_HEAD((uint16_t)(source->kind | prefetch), cache->view),
 		.flags = (opts->flags & GPUNVME_CACHE_STATS ? GPUNVME_DPAGES_STATS : 0) |
 			 (opts->flags & GPUNVME_CACHE_WRITE_BACK ? GPUNVME_DPAGES_WRITABLE : 0),
 		.nsid = source->nsid,
@@ -108,7 +108,7 @@ static void describe(struct gpunvme_cache *cache, const struct gpunvme_cache_opt
 
 static int make_words(struct gpunvme_cache *cache)
 {
-	const uint64_t frames = cache->view.frames * (gnv_cache_writable(cache) || gnv_ahead(&cache->view) ? 3ull : 1ull);
+	const uint64_t frames = cache->view.frames * (gnv_cache_writable(cache) || gnv_has_prefetch(&cache->view) ? 3ull : 1ull);
 	uint64_t len;
 	int ret;
 
@@ -246,7 +246,7 @@ GPUNVME_API int gpunvme_cache_destroy(struct gpunvme_cache *cache)
 	if (changed)
 		return gnv_fail(-EBUSY, "kernels have changed %llu pages that are not on the drive: gpunvme_cache_flush() writes them, "
 				"gpunvme_cache_discard() forgets them", (unsigned long long)changed);
-	ret = gnv_ahead_check(cache);
+	ret = gnv_prefetch_check(cache);
 	if (!ret)
 		ret = gpunvme_mem_free(cache->mem);
 	if (!ret)

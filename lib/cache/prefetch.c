@@ -3,7 +3,7 @@
  * The host's side of prefetch. A command that reads a page is over for its queue when a thread has taken its result. No thread uses
  * a cache that is gone, so its end waits for a kernel, or for the end of the queue.
  */
-#include "cache/ahead.h"
+#include "cache/prefetch.h"
 
 #include <errno.h>
 
@@ -13,7 +13,7 @@
 
 #define FRAMES GNV_CACHE_WORDS /* looked at at once */
 
-bool gnv_ahead(const struct gpunvme_dpages *view)
+bool gnv_has_prefetch(const struct gpunvme_dpages *view)
 {
 	return view->head.kind & GPUNVME_KIND_PREFETCH;
 }
@@ -66,13 +66,13 @@ static int check_some(struct gpunvme_cache *cache, uint64_t first, uint32_t n)
 	return 0;
 }
 
-int gnv_ahead_check(struct gpunvme_cache *cache)
+int gnv_prefetch_check(struct gpunvme_cache *cache)
 {
 	bool open = false;
 	uint64_t i;
 	int ret = 0;
 
-	for (i = 0; gnv_ahead(&cache->view) && i < cache->source.devs; i++)
+	for (i = 0; gnv_has_prefetch(&cache->view) && i < cache->source.devs; i++)
 		open |= gnv_map_has(cache->mem, cache->source.dev[i]);
 	for (i = 0; open && i < cache->view.frames && !ret; i += FRAMES)
 		ret = check_some(cache, i, (uint32_t)gnv_min(cache->view.frames - i, FRAMES));
