@@ -113,7 +113,7 @@ struct gpunvme_dq_state {
 	uint64_t drains;
 	uint64_t completions;
 	uint64_t errors; /* completions with a status other than success */
-	uint64_t ahead; /* always kept: identifiers of prefetched pages that no thread has requested */
+	uint64_t prefetched; /* always kept: identifiers of prefetched pages that no thread has requested */
 	uint8_t pad5[88];
 };
 GPUNVME_STATIC_ASSERT(sizeof(struct gpunvme_dq_state) == 768, "dq state layout");

@@ -241,7 +241,7 @@ static int permit(const struct gpunvme_file *file, const struct gnv_os_mapped *m
 }
 
 /* From now on nobody changes the file, not even a process that opened it with the right to after the flag was set. */
-static int settle(const struct gpunvme_file *file, struct gnv_os_mapped *m)
+static int confirm_lease(const struct gpunvme_file *file, struct gnv_os_mapped *m)
 {
 	int ret = compare_map(file, m);
 
@@ -279,7 +279,7 @@ GPUNVME_API int gpunvme_file_lease(struct gpunvme_file *file)
 		ret = gnv_os_lease(live->fd, live->name, &left);
 	if (ret)
 		return ret;
-	ret = settle(file, &m);
+	ret = confirm_lease(file, &m);
 	if (ret) {
 		gnv_os_abandon(live->fd, left);
 		return ret;

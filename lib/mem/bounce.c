@@ -7,7 +7,7 @@
 #include "util/mmio.h"
 
 /* A function of SR-IOV has no register (Linux nbio_v7_9.c, nbio_v7_9_set_reg_remap): a read completes after earlier writes. */
-static void settle(const struct gpunvme_mem *mem, size_t last)
+static void flush_writes(const struct gpunvme_mem *mem, size_t last)
 {
 	gnv_mmio_drain();
 	if (mem->gpu->ops->coherence(mem->gpu, GPUNVME_COHERENCE_HDP) && mem->cpu)
@@ -16,7 +16,7 @@ static void settle(const struct gpunvme_mem *mem, size_t last)
 
 void gnv_mem_far_fence(const struct gpunvme_mem *mem)
 {
-	settle(mem, mem->len - 1);
+	flush_writes(mem, mem->len - 1);
 }
 
 bool gnv_mem_is_there(const struct gpunvme_mem *mem)
@@ -59,6 +59,6 @@ int gnv_mem_far_put(const struct gpunvme_mem *mem, size_t offset, const void *fr
 	if (ret || !mem->cpu)
 		return ret ? ret : mem->gpu->ops->poke(mem->gpu, lane, from, len);
 	memcpy((char *)mem->cpu + offset, from, len);
-	settle(mem, offset + len - 1);
+	flush_writes(mem, offset + len - 1);
 	return 0;
 }

@@ -62,7 +62,7 @@ static const char *refusal(const struct gpunvme_sqe *cmd)
 		return "it would take queues away from their owner";
 	case GPUNVME_ADMIN_SET_FEATURES:
 		if ((cmd->cdw10 & 0xff) == GPUNVME_FID_NUM_QUEUES)
-			return "the number of queues is settled when the device is opened (gpunvme_dev_opts.queues)";
+			return "the number of queues is set when the device is opened (gpunvme_dev_opts.queues)";
 		if ((cmd->cdw10 & 0xff) == GPUNVME_FID_HMB)
 			return "the drive gets its memory when it is opened (hmb= in the URI)";
 		return NULL;

@@ -9,7 +9,7 @@
 #include "nvme/nvme.h"
 
 /*
- * gnv_lists_prove() - settle nvme->lists.form, before the first mapping
+ * gnv_lists_prove() - determine nvme->lists.form, before the first mapping
  * Reads the same blocks a page at a time and through lists of several sizes and places. Media is not written. A controller that
  * does not return the same is given stricter lists. If there is nothing to read, the lists stay unproven. The log says both.
  * Return: 0; -EIO it does not even read two pages as it should; -ENOMEM; -ENODEV; errors of a reset that it needed.

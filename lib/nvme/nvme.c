@@ -88,7 +88,7 @@ void gnv_nvme_describe(struct gnv_nvme *nvme, uint32_t default_ns)
 	gnv_quirks_text(nvme->drive.quirks, info->quirks);
 }
 
-static int settle_queues(struct gnv_nvme *nvme, uint32_t want)
+static int set_queues(struct gnv_nvme *nvme, uint32_t want)
 {
 	uint32_t room = gnv_ctrl_max_queues(&nvme->ctrl);
 
@@ -132,7 +132,7 @@ int gnv_nvme_bring_up(struct gnv_nvme *nvme, const struct gpunvme_dev_opts *opts
 	ret = gnv_twins_hold(nvme);
 	if (ret)
 		return ret;
-	ret = settle_queues(nvme, opts->queues);
+	ret = set_queues(nvme, opts->queues);
 	if (ret)
 		return ret;
 	gnv_log(&nvme->log, GPUNVME_LOG_DEBUG, "identified: %s, %u queues", nvme->info.model, nvme->info.queues);

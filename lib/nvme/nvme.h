@@ -78,7 +78,7 @@ void gnv_nvme_init(struct gnv_nvme *nvme, struct gnv_port *port, const struct gn
 /* Only the locks and the features that were set are left. */
 void gnv_nvme_fini(struct gnv_nvme *nvme);
 
-/* Reset, identified, and its number of queues settled. @opts: complete. Return: as gpunvme_dev_open(). */
+/* Reset, identified, and its number of queues set. @opts: complete. Return: as gpunvme_dev_open(). */
 int gnv_nvme_bring_up(struct gnv_nvme *nvme, const struct gpunvme_dev_opts *opts);
 
 /*

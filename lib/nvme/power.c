@@ -18,7 +18,7 @@ int gnv_power_parse(const char *word, enum gnv_power *power)
 }
 
 /* Set one feature. Return: 0, also if the drive refuses it, which is logged. Negative: no completion. */
-static int settle(struct gnv_nvme *nvme, uint8_t fid, void *table, const char *what)
+static int set_feature(struct gnv_nvme *nvme, uint8_t fid, void *table, const char *what)
 {
 	struct gpunvme_sqe get = { .opc = GPUNVME_ADMIN_GET_FEATURES, .cdw10 = fid };
 	struct gpunvme_sqe set = { .opc = GPUNVME_ADMIN_SET_FEATURES, .cdw10 = fid };
@@ -45,9 +45,9 @@ int gnv_power_apply(struct gnv_nvme *nvme, enum gnv_power power)
 	int ret = 0;
 
 	if (nvme->power.has_apst && (power == GNV_POWER_PERFORMANCE || nvme->drive.quirks & GNV_QUIRK_NO_DEEPEST_PS))
-		ret = settle(nvme, GPUNVME_FID_APST, nvme->power.table, "own changes of its power state");
+		ret = set_feature(nvme, GPUNVME_FID_APST, nvme->power.table, "own changes of its power state");
 	if (!ret && power == GNV_POWER_PERFORMANCE)
-		ret = settle(nvme, GPUNVME_FID_POWER, NULL, "power state");
+		ret = set_feature(nvme, GPUNVME_FID_POWER, NULL, "power state");
 	return ret;
 }
 

@@ -34,7 +34,7 @@ struct attempt {
 	int (*run)(struct gnv_nvme *nvme);
 	void (*let_go)(void *ctx); /* NULL: nothing depends on it */
 	void *ctx;
-	bool settled;				 /* there is nothing to be set again */
+	bool as_before; /* no settings to restore */
 };
 
 static int try(struct gnv_nvme *nvme, struct attempt *attempt)
@@ -48,7 +48,7 @@ static int try(struct gnv_nvme *nvme, struct attempt *attempt)
 	}
 	if (ret)
 		return ret;
-	ret = attempt->settled ? 0 : gnv_settings_apply(nvme);
+	ret = attempt->as_before ? 0 : gnv_settings_apply(nvme);
 	if (ret)
 		return ret;
 	ret = gnv_hmb_return(nvme);

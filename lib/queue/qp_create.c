@@ -130,7 +130,7 @@ static int place_queue(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, const s
 }
 
 /* The first queue in the drive's memory that works is compared with one that lies elsewhere, and decides for those that come. */
-static uint32_t settle(struct gnv_qp **qp, const struct gpunvme_queue_opts *opts)
+static uint32_t compare_cmb(struct gnv_qp **qp, const struct gpunvme_queue_opts *opts)
 {
 	struct gpunvme_dev *dev = (*qp)->dev;
 	struct gnv_qp *other = NULL;
@@ -167,7 +167,7 @@ static int place_with_cmb(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, cons
 	}
 	ret = place_queue(dev, gpu, opts, out);
 	if (!ret && __atomic_compare_exchange_n(place, &open, GNV_CMB_OPEN, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
-		__atomic_store_n(place, settle(out, &without), __ATOMIC_RELAXED);
+		__atomic_store_n(place, compare_cmb(out, &without), __ATOMIC_RELAXED);
 	return ret;
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Page caches under test_schedule, most of them with prefetch: lanes get, prefetch and settle pages of small caches.
+ * Page caches under test_schedule, most of them with prefetch: lanes get, prefetch and finish pages of small caches.
  *
  * The controller spoils a frame when it fetches the command, and fills it when it completes that. A lane that gets a page finds its
  * bytes until it gives the page back, or gets the failure that all of its reads end with. At the end no page has a reference or is half
@@ -231,9 +231,9 @@ static void drain_pages(void)
 
 	for (turns = 0; !have_come(&coming) || rig_free_cids(c.rig) + coming < c.rig->dq.cids; turns++)
 		drain_once(turns, c.rig->dq.cids - coming);
-	if (t.state.coming != coming || c.rig->state->ahead != coming)
+	if (t.state.coming != coming || c.rig->state->prefetched != coming)
 		fail("%u pages are coming, %llu are counted, and %llu for the queue", coming, (unsigned long long)t.state.coming,
-		     (unsigned long long)c.rig->state->ahead);
+		     (unsigned long long)c.rig->state->prefetched);
 }
 
 static void check_frames(void)

@@ -44,7 +44,7 @@ static const struct gpunvme_dq dq = {
 	.stop = (uintptr_t)&stop,
 };
 static uint32_t comes_by; /* a tag; 0: nothing happens in between */
-static bool settled;      /* in between */
+static bool finished;      /* in between */
 static uint64_t ticks;
 
 static uint64_t coming_clock(void)
@@ -65,10 +65,10 @@ static uint64_t coming_cas(uint64_t at, uint64_t expect, uint64_t v)
 		result[OLD] = 5ull << GPUNVME_RES_GEN_SHIFT; /* somebody has taken it */
 		cid_map[0] |= 1ull << OLD;
 	}
-	if (at == (uintptr_t)table && settled) {
+	if (at == (uintptr_t)table && finished) {
 		frame[1] = GNVD_UNASKED;
 		table[0] ^= GPUNVME_PAGE_VALID ^ GPUNVME_PAGE_COMING;
-		settled = false;
+		finished = false;
 	}
 	return gnvd_cas64(at, expect, v);
 }
@@ -79,7 +79,7 @@ static void begin(uint32_t by, int over)
 	memset(&words, 0, sizeof(words));
 	memset(&queue, 0, sizeof(queue));
 	words.coming = 1;
-	queue.ahead = 1;
+	queue.prefetched = 1;
 	table[0] = GPUNVME_PAGE_COMING;
 	frame[0] = 1;
 	frame[1] = (uint64_t)TAG << 32 | OLD;
@@ -108,7 +108,7 @@ static void the_frame_of_a_command_that_is_over_is_taken(void **state)
 	begin(TAG, 1);
 	assert_int_equal(found(), 0);
 	assert_int_equal(cid_map[0], 1u << OLD | 1u << NEW);
-	assert_int_equal(queue.ahead, 0);
+	assert_int_equal(queue.prefetched, 0);
 }
 
 /* It may still write there; the lane that takes its completion frees its identifier. */
@@ -119,13 +119,13 @@ static void one_that_is_not_loses_its_frame(void **state)
 	assert_int_equal(found(), 1);
 	assert_true(frame[0] == GPUNVME_FRAME_LOST);
 	assert_int_equal(words.lost, 1);
-	assert_int_equal(queue.ahead, 0);
+	assert_int_equal(queue.prefetched, 0);
 	assert_true(result[NEW] & GPUNVME_RES_DETACHED);
 	assert_int_equal(gnvd_page_state(table[0]), GPUNVME_PAGE_EMPTY);
 	begin(TAG + (1u << 16), 0); /* of a queue made since, whose words this one does not know */
 	assert_int_equal(found(), 1);
 	assert_true(frame[0] == GPUNVME_FRAME_LOST);
-	assert_int_equal(queue.ahead, 1);
+	assert_int_equal(queue.prefetched, 1);
 	assert_true(result[NEW] == word_of(6, 0));
 }
 
@@ -160,7 +160,7 @@ static void a_page_of_another_queue_is_ended(void **state)
 }
 
 /* The lane's reference was there before, so the page is not one that nobody has asked for. */
-static void who_waited_for_a_lane_that_settles_has_asked(void **state)
+static void waiting_for_a_thread_that_finishes_counts_as_a_request(void **state)
 {
 	struct gpunvme_dpages counted = cache;
 	struct gpunvme_page got = { 0, 0 };
@@ -169,9 +169,9 @@ static void who_waited_for_a_lane_that_settles_has_asked(void **state)
 	(void)state;
 	counted.flags = GPUNVME_DPAGES_STATS;
 	begin(0, 0);
-	settled = true;
+	finished = true;
 	assert_int_equal(gpunvme_page_get(&src, 0, &got), 0);
-	assert_false(settled);
+	assert_false(finished);
 	assert_int_equal(words.used, 1);
 	assert_int_equal(frame[1], 0);
 	assert_int_equal(gpunvme_page_put(&src, &got), 0);
@@ -180,7 +180,7 @@ static void who_waited_for_a_lane_that_settles_has_asked(void **state)
 #define SILENT 8u
 
 /* One time-out for a device that is silent, not one for each page. */
-static void settling_waits_for_silence_once(void **state)
+static void finishing_waits_for_silence_once(void **state)
 {
 	static uint64_t pages[SILENT], frames[3 * SILENT], results[SILENT];
 	static uint64_t ring[8];
@@ -192,7 +192,7 @@ static void settling_waits_for_silence_once(void **state)
 
 	(void)state;
 	begin(0, 0);
-	many.frames = many.lba_count = words.coming = queue.ahead = SILENT;
+	many.frames = many.lba_count = words.coming = queue.prefetched = SILENT;
 	many.table = (uintptr_t)pages;
 	many.frame = (uintptr_t)frames;
 	silent.lba_count = silent.cids = SILENT;
@@ -213,7 +213,7 @@ static void settling_waits_for_silence_once(void **state)
 	assert_int_equal(queue.poison, GPUNVME_ETIMEDOUT);
 	assert_int_equal(words.coming, 0);
 	assert_int_equal(words.lost, SILENT);
-	assert_int_equal(queue.ahead, 0);
+	assert_int_equal(queue.prefetched, 0);
 	for (i = 0; i < SILENT; i++)
 		assert_true(results[i] & GPUNVME_RES_DETACHED);
 }
@@ -225,8 +225,8 @@ int main(void)
 		cmocka_unit_test(one_that_is_not_loses_its_frame),
 		cmocka_unit_test(who_goes_on_waits_for_the_command_of_now),
 		cmocka_unit_test(a_page_of_another_queue_is_ended),
-		cmocka_unit_test(who_waited_for_a_lane_that_settles_has_asked),
-		cmocka_unit_test(settling_waits_for_silence_once),
+		cmocka_unit_test(waiting_for_a_thread_that_finishes_counts_as_a_request),
+		cmocka_unit_test(finishing_waits_for_silence_once),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

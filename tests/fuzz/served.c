@@ -339,7 +339,7 @@ void move_memory(void)
 
 /* ---- The end ---- */
 
-static void settle(void)
+static void finish_served(void)
 {
 	unsigned qid;
 
@@ -347,7 +347,7 @@ static void settle(void)
 	m.later = m.refuses = m.answer = 0;
 	m.give = UINT32_MAX;
 	soft->faulty = false;
-	settle_commands();
+	finish_commands();
 	for (qid = 1; qid <= QUEUES && soft->state == GNV_SOFT_READY && !m.forgets; qid++)
 		check(!threads->sqs[qid] || (!threads->sqs[qid]->inflight && !threads->sqs[qid]->cq->held));
 }
@@ -368,7 +368,7 @@ static void end_all(void)
 
 void end_served(void)
 {
-	settle();
+	finish_served();
 	end_all();
 	end_world();
 }

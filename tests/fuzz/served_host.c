@@ -209,7 +209,7 @@ void enable_controller(void)
 
 /* ---- The end ---- */
 
-void settle_commands(void)
+void finish_commands(void)
 {
 	unsigned i, qid;
 

@@ -37,7 +37,7 @@ void enable_controller(void);
 void turns(unsigned n);
 
 /* All that was fetched ends. The host asks for a reset. What a read-only namespace has is as it was. All memory can be unmapped. */
-void settle_commands(void);
+void finish_commands(void);
 void ask_for_reset(void);
 void check_off(void);
 void end_world(void);

@@ -222,14 +222,14 @@ void move_memory(void)
 
 /* ---- The end ---- */
 
-static void settle(void)
+static void finish_served(void)
 {
 	unsigned qid;
 
 	m.writes = 0;
 	soft->faulty = false;
 	shared()->judged = 0;
-	settle_commands();
+	finish_commands();
 	for (qid = 1; qid <= QUEUES && soft->state == GNV_SOFT_READY && !m.forgets; qid++)
 		check(!drive->sq[qid].map || (!shared()->sq[qid].state.parked && !served_open(qid)));
 }
@@ -248,7 +248,7 @@ static void end_all(void)
 
 void end_served(void)
 {
-	settle();
+	finish_served();
 	end_all();
 	end_world();
 }

@@ -186,7 +186,7 @@ def kernels_of(source):
     return finder.unit(text, (ROOT / "examples/common/session.h").read_text())[1]
 
 
-FLAT = ("test_ahead",)  # with kernels too long to be inlined: for gfx942 a function of its own has spills, which the executor does not know
+FLAT = ("test_prefetch",)  # with kernels too long to be inlined: for gfx942 a function of its own has spills, which the executor does not know
 
 
 def lanes_code(source, folder, level, target, tree=ROOT):
@@ -247,7 +247,7 @@ def levels(args):
 
 # The level of a target in gfx.device, where that is not -O2: both are run, and -O1 takes a third less to compile.
 DEVICE_LEVELS = {"gfx1100-wave64": "-O1", "gfx1200": "-O1"}
-DEVICE_TESTS = ("ahead", "changes", "commands", "file_lanes", "fronts", "handles", "matrix", "pages", "ring")  # of tests/device
+DEVICE_TESTS = ("changes", "commands", "file_lanes", "fronts", "handles", "matrix", "pages", "prefetch", "ring")  # of tests/device
 
 
 def known(test, target):

@@ -66,7 +66,7 @@ CHANGE_PLANTS = [
 def check_page_plants(args, folder, code_of):
     """Each on the next one of the targets; with --target or --only on all."""
     plants = [("pages", plant) for plant in PLANTS] + [("file_lanes", plant) for plant in FILE_PLANTS] + \
-             [("ahead", plant) for plant in AHEAD_PLANTS] + [("changes", plant) for plant in CHANGE_PLANTS]
+             [("prefetch", plant) for plant in AHEAD_PLANTS] + [("changes", plant) for plant in CHANGE_PLANTS]
     failed = without_place([(name, [(file, text, "")]) for _, (name, file, text, _) in plants])
     numbered = list(enumerate(p for p in plants if re.search(args.only, p[1][0])))
     for number, (test, (name, file, text, replacement)) in rotation.part_of(numbered, PARTS):

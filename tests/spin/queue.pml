@@ -151,7 +151,7 @@ inline deliver(at)
 }
 
 /* gnvd_settle() of a batch: what was detached when it was delivered is over. */
-inline settle()
+inline finish_batch()
 {
 #if PLANT == 9
 	bits = 0;
@@ -220,7 +220,7 @@ inline drain()
 			delta = n - 1;
 #endif
 			atomic { f = f + delta; fetched = f; ORDERED; delta = 0 }
-			settle();
+			finish_batch();
 			atomic {
 				i = 0; /* what was consumed is cleared, but for the phases: fewer states */
 				do

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The proof of PRP lists on a controller that shares nothing with the one in software, which errs with lists as drives do. What the
- * proof settles on is used through lanes: data is right, or nothing is. Medium: a pattern, read only.
+ * proof determines is used by threads: data is right, or no I/O is done. Medium: a pattern, read only.
  */
 #include <errno.h>
 #include <setjmp.h>

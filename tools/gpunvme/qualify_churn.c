@@ -149,7 +149,7 @@ static void first_kernel(void *arg)
 }
 
 /* Accept old or new data in each block of a write that a reset cut off. Then write it again. */
-static int settle(struct thread *l)
+static int redo_write(struct thread *l)
 {
 	const struct churn *c = l->c;
 	const uint32_t unit = l->pending;
@@ -183,7 +183,7 @@ static void verify_kernel(void *arg)
 	struct churn *c = arg;
 	struct thread *l = &c->thread[gpunvme_thread_id()];
 
-	l->status = settle(l);
+	l->status = redo_write(l);
 	for (uint32_t unit = 0; unit < c->units && !l->status && !*l->wrong; unit++)
 		l->status = read_unit(l, unit);
 }

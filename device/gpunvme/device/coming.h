@@ -174,7 +174,7 @@ GNVD_FN int gnvd_end_coming(const struct gpunvme_dq *dq, const struct gnvd_wave 
 	else if (mine && ret < 0)
 		gnvd_detach(dq, req);
 	if (mine)
-		gnvd_add64(GNVD_STATE(dq, ahead), ~0ull);
+		gnvd_add64(GNVD_STATE(dq, prefetched), ~0ull);
 	gnvd_copy_frames(w, cache, mine && !ret, frame);
 	if (from.of == GNVD_OF_FILE && mine && !ret)
 		gnvd_zero_holes(dq, cache, from, page, frame);
@@ -211,7 +211,7 @@ GNVD_FN int gnvd_take_coming(const struct gpunvme_dq *dq, const struct gpunvme_d
 	if (!gnvd_begin_end(dq, cache, frame, &req))
 		return 0;
 	gnvd_count_one(cache, GNVD_PAGES_STATE(cache, wasted));
-	gnvd_add64(GNVD_STATE(dq, ahead), ~0ull);
+	gnvd_add64(GNVD_STATE(dq, prefetched), ~0ull);
 	over = gnvd_take(dq, &req, &ret);
 	*evicted = over && ret != -GPUNVME_ESTALE;
 	if (!over)

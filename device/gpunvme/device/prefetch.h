@@ -15,9 +15,9 @@
 /* Reserve one of the identifiers that prefetches may hold. */
 GNVD_FN int gnvd_book(const struct gpunvme_dq *dq)
 {
-	if (gnvd_fetch_add64(GNVD_STATE(dq, ahead), 1) < dq->cids / 2)
+	if (gnvd_fetch_add64(GNVD_STATE(dq, prefetched), 1) < dq->cids / 2)
 		return 1;
-	gnvd_add64(GNVD_STATE(dq, ahead), ~0ull);
+	gnvd_add64(GNVD_STATE(dq, prefetched), ~0ull);
 	return 0;
 }
 
@@ -135,7 +135,7 @@ GNVD_FN int gnvd_prefetch_pages(const struct gpunvme_dq *dq, const struct gnvd_w
 	if (want)
 		gnvd_end_prefetch(cache, page, frame, word, &req, ret);
 	if (booked && ret)
-		gnvd_add64(GNVD_STATE(dq, ahead), ~0ull);
+		gnvd_add64(GNVD_STATE(dq, prefetched), ~0ull);
 	gnvd_count_pages(cache, w, GNVD_PAGES_STATE(cache, prefetches), gnvd_ballot(w, want && !ret));
 	return ret;
 }
@@ -334,7 +334,7 @@ GNVD_FN int gnvd_ahead_element(const struct gpunvme_dq *dq, const struct gpunvme
  */
 GNVD_FN int gnvd_may_read_ahead(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache)
 {
-	return gnvd_ld64(GNVD_STATE(dq, ahead)) < dq->cids / 4 && gnvd_ld64(GNVD_PAGES_STATE(cache, coming)) < cache->frames / 4;
+	return gnvd_ld64(GNVD_STATE(dq, prefetched)) < dq->cids / 4 && gnvd_ld64(GNVD_PAGES_STATE(cache, coming)) < cache->frames / 4;
 }
 
 /*

@@ -168,7 +168,7 @@ static int kept(const struct gnv_drm_bo *bo, const char *why)
 			bo->len, why);
 }
 
-static int settle(struct gnv_drm *drm, struct gnv_drm_bo *bo);
+static int update_tables(struct gnv_drm *drm, struct gnv_drm_bo *bo);
 
 int gnv_drm_free(struct gnv_drm *drm, struct gnv_drm_bo *bo)
 {
@@ -179,7 +179,7 @@ int gnv_drm_free(struct gnv_drm *drm, struct gnv_drm_bo *bo)
 		ret = drm->api.bo_va_op_raw(drm->dev, mapped, 0, bo->len, (uintptr_t)bo->va, 0, AMDGPU_VA_OP_UNMAP);
 	if (ret)
 		return kept(bo, strerror(abs(ret)));
-	if (bo->va && bo->foreign && settle(drm, NULL))
+	if (bo->va && bo->foreign && update_tables(drm, NULL))
 		return kept(bo, gpunvme_errmsg());
 	drop(drm, bo);
 	return 0;
@@ -234,7 +234,7 @@ int gnv_drm_alloc(struct gnv_drm *drm, size_t len, struct gnv_drm_bo *bo)
 	if (!ret)
 		ret = map(drm, bo, AMDGPU_VM_PAGE_WRITEABLE | AMDGPU_VM_MTYPE_UC);
 	if (!ret)
-		ret = settle(drm, bo);
+		ret = update_tables(drm, bo);
 	if (ret)
 		return back_out(drm, bo, ret);
 	ret = drm->api.bo_export(handle, amdgpu_bo_handle_type_dma_buf_fd, &fd);
@@ -302,7 +302,7 @@ static int run_nop(struct gnv_drm *drm, amdgpu_context_handle ctx, const struct 
  * The kernel updates page table entries at the next command: amdgpu places imports only when a command uses them, and reports no
  * errors of mapping and unmapping (Linux amdgpu_gem.c, amdgpu_gem_va_update_vm). So run an empty command after each.
  */
-static int settle(struct gnv_drm *drm, struct gnv_drm_bo *bo)
+static int update_tables(struct gnv_drm *drm, struct gnv_drm_bo *bo)
 {
 	amdgpu_context_handle ctx;
 	struct gnv_drm_bo ib;
@@ -337,7 +337,7 @@ int gnv_drm_blind(struct gnv_drm *drm, struct gnv_drm_bo *bo)
 		return gnv_fail(-EIO, "amdgpu does not put memory in the place of a BAR: %s", strerror(abs(ret)));
 	}
 	bo->blind = handle;
-	return settle(drm, bo);
+	return update_tables(drm, bo);
 }
 
 static int import_failed(int ret)
@@ -368,7 +368,7 @@ int gnv_drm_import(struct gnv_drm *drm, int dmabuf, size_t len, struct gnv_drm_b
 				gnv_fail(-EIO, "amdgpu imported %llu bytes of %zu", (unsigned long long)got.alloc_size, len));
 	ret = map(drm, bo, AMDGPU_VM_PAGE_WRITEABLE | AMDGPU_VM_MTYPE_UC);
 	if (!ret)
-		ret = settle(drm, bo);
+		ret = update_tables(drm, bo);
 	bo->foreign = !ret || ret == -ETIMEDOUT || ret == -EBUSY; /* else no command named it, and the GPU has not got it */
 	return ret ? back_out(drm, bo, ret) : 0;
 }

@@ -179,7 +179,7 @@ static hipError_t ended(void)
 }
 
 /* Waits for the kernel that runs. After a failure nothing works any more, as on a GPU. */
-static hipError_t settle(void)
+static hipError_t synchronize(void)
 {
 	hipError_t ret = ended();
 
@@ -284,7 +284,7 @@ hipError_t hipStreamGetDevice(hipStream_t stream, int *device)
 
 hipError_t hipStreamSynchronize(hipStream_t stream)
 {
-	return is_stream(stream) ? settle() : failed_call(hipErrorContextIsDestroyed);
+	return is_stream(stream) ? synchronize() : failed_call(hipErrorContextIsDestroyed);
 }
 
 hipError_t hipStreamDestroy(hipStream_t stream)
@@ -296,7 +296,7 @@ hipError_t hipStreamDestroy(hipStream_t stream)
 	if (!*link)
 		return hipErrorInvalidResourceHandle;
 	*link = (*link)->next;
-	return settle();
+	return synchronize();
 }
 
 static void must_be_relaxed(void);
@@ -326,7 +326,7 @@ hipError_t hipStreamIsCapturing(hipStream_t stream, enum hipStreamCaptureStatus 
 
 hipError_t hipDeviceSynchronize(void)
 {
-	return settle();
+	return synchronize();
 }
 
 hipError_t hipGetLastError(void)
@@ -394,7 +394,7 @@ hipError_t hipHostMalloc(void **ptr, size_t size, unsigned flags)
 
 hipError_t hipFree(void *ptr)
 {
-	hipError_t ret = settle();
+	hipError_t ret = synchronize();
 
 	if (ptr && hsa_amd_memory_pool_free(ptr) != HSA_STATUS_SUCCESS)
 		return hipErrorInvalidValue;
@@ -437,7 +437,7 @@ static bool is_vram(const void *ptr)
 /* From the host to the host the CPU copies (clr hip_memory.cpp, ihipMemcpy: ihipHtoHMemcpy), and pins nothing. */
 hipError_t hipMemcpy(void *to, const void *from, size_t size, hipMemcpyKind kind)
 {
-	hipError_t ret = settle();
+	hipError_t ret = synchronize();
 	void *pinned[2];
 	bool is_pinned[2];
 
@@ -461,7 +461,7 @@ hipError_t hipMemcpy(void *to, const void *from, size_t size, hipMemcpyKind kind
 
 hipError_t hipMemset(void *ptr, int value, size_t size)
 {
-	hipError_t ret = settle();
+	hipError_t ret = synchronize();
 
 	if (ret != hipSuccess)
 		return ret;

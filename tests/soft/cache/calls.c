@@ -69,7 +69,7 @@ int prefetch(struct stage *s, uint64_t page)
 	BY_SOURCE(s, prefetch, gpunvme_prefetch(&src, page))
 }
 
-int settle(struct stage *s)
+int finish(struct stage *s)
 {
 	BY_SOURCE(s, prefetch, gpunvme_prefetch_finish(&src))
 }
@@ -170,11 +170,11 @@ void all_return(struct stage *s, void (*kernel)(void *), int want)
 	returns(s, kernel, want, UINT64_MAX, 0);
 }
 
-void settle_all(void *arg)
+void finish_all(void *arg)
 {
 	struct stage *s = arg;
 
-	note(s, !settle(s));
+	note(s, !finish(s));
 }
 
 void flush_all(void *arg)

@@ -12,7 +12,7 @@ int get_page(struct stage *s, uint64_t page, struct gpunvme_page *p);
 int put_page(struct stage *s, struct gpunvme_page *p); /* unchanged */
 
 int prefetch(struct stage *s, uint64_t page);
-int settle(struct stage *s);
+int finish(struct stage *s);
 
 int put(struct stage *s, uint64_t i, uint32_t bytes, const void *value);
 int put_word(struct stage *s, uint64_t i, uint64_t value);
@@ -29,7 +29,7 @@ void get_first(void *arg); /* a word of the first page, `rounds` times */
 void get_all(void *arg); /* from the word `first` on, as one range */
 void prefetch_some(void *arg);
 void get_some(void *arg); /* `count` pages from `first` on; ret[] has what each call returned */
-void settle_all(void *arg);
+void finish_all(void *arg);
 void flush_all(void *arg);
 
 

@@ -77,11 +77,11 @@ static void ranges_go_on_after_pages_of_several_parts(void **state)
 
 /* ---- What a killed kernel leaves ---- */
 
-static void settle_one_broken(void *arg)
+static void finish_one_broken(void *arg)
 {
 	struct stage *s = arg;
 
-	note(s, settle(s) == -GPUNVME_ETIMEDOUT);
+	note(s, finish(s) == -GPUNVME_ETIMEDOUT);
 }
 
 /* A kernel that was killed before its frame said whose page comes: a queue has the identifier all the same. */
@@ -100,12 +100,12 @@ static void pages_without_a_name_are_waited_for(void **state)
 	assert_int_equal(gpunvme_cache_destroy(s.cache), -EBUSY);
 	assert_non_null(strstr(gpunvme_errmsg(), "destroy the queue"));
 	memcpy(owner, named, sizeof(named));
-	run(&s, settle_all);
+	run(&s, finish_all);
 	stage_close(&s);
 }
 
-/* The page that comes by the first queue names a command of another time: that is an error, and the other queues are settled. */
-static void queues_are_settled_after_a_failure(void **state)
+/* The page that comes by the first queue names a command of another time: that is an error, and the other queues are finished. */
+static void queues_are_finished_after_a_failure(void **state)
 {
 	struct stage s = { AS(state), .lanes = 1, .width = 1, .page_size = 4096, .frames = 16, .queues = 2, .count = 12 };
 	uint64_t frame, *gen;
@@ -116,7 +116,7 @@ static void queues_are_settled_after_a_failure(void **state)
 	frame = *(uint64_t *)(uintptr_t)s.pages.table >> GPUNVME_PAGE_FRAME_SHIFT;
 	gen = (uint64_t *)(uintptr_t)(s.pages.frame + 8 * s.pages.frames + 16 * frame + 8);
 	*gen ^= 1ull << GPUNVME_RES_GEN_SHIFT;
-	run(&s, settle_one_broken);
+	run(&s, finish_one_broken);
 	assert_int_equal(info_of(&s).coming, 0);
 	assert_int_equal(info_of(&s).lost, 1);
 	all_return(&s, get_some, 0);
@@ -185,7 +185,7 @@ int run_prefetched_parts(void)
 #endif
 		ROW(pages_of_one_part_come, VOLUME, PREFETCH),
 		ROW(pages_without_a_name_are_waited_for, VOLUME, PREFETCH),
-		ROW(queues_are_settled_after_a_failure, VOLUME, PREFETCH),
+		ROW(queues_are_finished_after_a_failure, VOLUME, PREFETCH),
 		ROW(other_calls_are_refused, VOLUME, PREFETCH),
 	};
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Prefetch and reading ahead over controllers: what lanes find, whatever queue a page came by, queues that end while pages are
- * coming, and what each of them has to give back before a cache goes. tests/device/test_ahead.c has what lanes do.
+ * coming, and what each of them has to give back before a cache goes. tests/device/test_prefetch.c has what lanes do.
  */
 #include "stage.h"
 
@@ -68,7 +68,7 @@ static void streams(void **state, struct stage s)
 	stage_open(&s, "");
 	run(&s, stream);
 	s.lanes = s.width = 4;
-	run(&s, settle_all);
+	run(&s, finish_all);
 	info = info_of(&s);
 	assert_int_equal(info.coming, 0);
 	assert_int_equal(info.lost, 0);
@@ -152,7 +152,7 @@ static void arrays_find_what_is_there(void **state)
 /* ---- Queues ---- */
 
 /*
- * The queue goes on, and its identifiers are with pages that no lane asked for: the cache stays until a kernel settles. Controllers
+ * The queue goes on, and its identifiers are with pages that no lane asked for: the cache stays until a kernel finishes them. Controllers
  * of a volume that were opened alike have queues of the same tags: each page comes by one of its own controller.
  */
 static void caches_wait_for_their_identifiers(void **state)
@@ -166,7 +166,7 @@ static void caches_wait_for_their_identifiers(void **state)
 	assert_int_equal(gpunvme_cache_destroy(s.cache), -EBUSY);
 	assert_non_null(strstr(gpunvme_errmsg(), "gpunvme_prefetch_finish"));
 	s.lanes = s.width = 8;
-	run(&s, settle_all);
+	run(&s, finish_all);
 	assert_int_equal(info_of(&s).coming, 0);
 	assert_int_equal(info_of(&s).used, 0);
 	if (s.source == VOLUME) {

@@ -6,7 +6,7 @@
 
 #include "cache.h"
 
-struct ahead {
+struct prefetch {
 	const struct gpunvme_dq *dq;
 	const struct gpunvme_dpages *cache;
 	uint32_t rounds, pages;        /* pages: 0 .. pages - 1 */
@@ -15,7 +15,7 @@ struct ahead {
 };
 
 /* window: as in struct mini_opts */
-static struct cache *ahead_new(uint32_t frames, bool copies, uint32_t window)
+static struct cache *prefetch_new(uint32_t frames, bool copies, uint32_t window)
 {
 	struct cache *c = cache_make(frames, copies);
 
@@ -36,7 +36,7 @@ static void check_coming(struct cache *c)
 		coming += (c->table[i] & GPUNVME_PAGE_STATE) == GPUNVME_PAGE_COMING;
 	}
 	assert_int_equal(c->state->coming, coming);
-	assert_int_equal(c->r->state->ahead, coming);
+	assert_int_equal(c->r->state->prefetched, coming);
 	assert_int_equal(rig_free_cids(c->r), c->r->dq.cids - coming);
 }
 
@@ -49,7 +49,7 @@ static void wait_completed(struct cache *c, uint64_t n)
 	}
 }
 
-static void launch(struct cache *c, struct ahead *a, void (*kernel)(void *arg), uint32_t lanes, uint32_t width)
+static void launch(struct cache *c, struct prefetch *a, void (*kernel)(void *arg), uint32_t lanes, uint32_t width)
 {
 	a->dq = &c->r->dq;
 	a->cache = c->view;
@@ -60,7 +60,7 @@ static void launch(struct cache *c, struct ahead *a, void (*kernel)(void *arg), 
 /* Ask for every page, in order. */
 static GPUNVME_DEVICE void get_kernel(void *arg)
 {
-	struct ahead *a = (struct ahead *)arg;
+	struct prefetch *a = (struct prefetch *)arg;
 	struct gpunvme_page got;
 	uint32_t page;
 	const struct gpunvme_prefetch_queue src = { a->dq, a->cache };
@@ -76,7 +76,7 @@ static GPUNVME_DEVICE void get_kernel(void *arg)
 
 static GPUNVME_DEVICE void prefetch_kernel(void *arg)
 {
-	struct ahead *a = (struct ahead *)arg;
+	struct prefetch *a = (struct prefetch *)arg;
 	uint32_t page;
 	const struct gpunvme_prefetch_queue src = { a->dq, a->cache };
 
@@ -97,7 +97,7 @@ static uint32_t unasked(const struct cache *c)
 /* Hold two other pages at a time. */
 static GPUNVME_DEVICE void last_kernel(void *arg)
 {
-	struct ahead *a = (struct ahead *)arg;
+	struct prefetch *a = (struct prefetch *)arg;
 	struct gpunvme_page got[2];
 	uint32_t i;
 	const struct gpunvme_prefetch_queue src = { a->dq, a->cache };
@@ -109,9 +109,9 @@ static GPUNVME_DEVICE void last_kernel(void *arg)
 }
 
 /* What was prefetched and nobody has asked for is asked for, so that nothing is left. */
-static void ahead_end(struct cache *c)
+static void prefetch_end(struct cache *c)
 {
-	struct ahead a = { .pages = PAGES };
+	struct prefetch a = { .pages = PAGES };
 	const struct gpunvme_cache_state *s = c->state;
 	uint32_t i, valid = 0;
 
@@ -135,7 +135,7 @@ static void ahead_end(struct cache *c)
 /* Some pages that may be wanted, and one that is, which is what was asked for from the first look to the last. */
 static GPUNVME_DEVICE void mixed_kernel(void *arg)
 {
-	struct ahead *a = (struct ahead *)arg;
+	struct prefetch *a = (struct prefetch *)arg;
 	uint64_t seed = gpunvme_thread_id() + 1, page, ahead;
 	struct gpunvme_page got;
 	uint32_t i, bad;
@@ -168,7 +168,7 @@ static GPUNVME_DEVICE void mixed_kernel(void *arg)
 /* The element that is wanted now, and that of the round after. */
 static GPUNVME_DEVICE void stream_kernel(void *arg)
 {
-	struct ahead *a = (struct ahead *)arg;
+	struct prefetch *a = (struct prefetch *)arg;
 	uint64_t seed = gpunvme_thread_id() + 1, at = 0, next = 0, value = 0;
 	uint32_t i;
 	int ret;
@@ -190,14 +190,14 @@ static GPUNVME_DEVICE void stream_kernel(void *arg)
 
 static void run(void (*kernel)(void *arg), uint32_t frames, bool copies, uint32_t lanes, uint32_t width, uint32_t rounds)
 {
-	struct cache *c = ahead_new(frames, copies, 4);
-	struct ahead a = { .rounds = rounds };
+	struct cache *c = prefetch_new(frames, copies, 4);
+	struct prefetch a = { .rounds = rounds };
 
 	launch(c, &a, kernel, lanes, width);
 	assert_int_equal(a.right + a.again, lanes * rounds);
 	assert_true(a.right > a.again);
 	assert_true(c->state->prefetches > 0 && c->state->evictions > 0 && c->state->failures > 0);
-	ahead_end(c);
+	prefetch_end(c);
 }
 
 static void pages_are_what_was_asked_for(void **state)
@@ -228,8 +228,8 @@ static void two_frames_serve_many_lanes(void **state)
 
 static void who_comes_later_finds_it(void **state)
 {
-	struct cache *c = ahead_new(20, false, 0);
-	struct ahead a = { .pages = 20 };
+	struct cache *c = prefetch_new(20, false, 0);
+	struct prefetch a = { .pages = 20 };
 	uint32_t i;
 
 	(void)state;
@@ -248,14 +248,14 @@ static void who_comes_later_finds_it(void **state)
 	assert_int_equal(c->state->failures, 3);
 	assert_int_equal(c->state->coming, 0);
 	assert_int_equal(c->state->used, 20);
-	ahead_end(c);
+	prefetch_end(c);
 }
 
 /* The clock takes pages that have come and that nobody wants, though no lane has seen their completions. */
 static void what_nobody_wants_goes(void **state)
 {
-	struct cache *c = ahead_new(2, false, 0);
-	struct ahead a = { .pages = 2 };
+	struct cache *c = prefetch_new(2, false, 0);
+	struct prefetch a = { .pages = 2 };
 	int again;
 
 	(void)state;
@@ -275,14 +275,14 @@ static void what_nobody_wants_goes(void **state)
 	assert_int_equal(a.ret[1], 0);
 	assert_int_equal(c->state->coming, 0);
 	assert_int_equal(c->state->wasted, 2);
-	ahead_end(c);
+	prefetch_end(c);
 }
 
 /* Half of the identifiers are for prefetches; a lane that finds none ends some that have come, and loses none of these. */
 static void they_hold_half_of_the_identifiers(void **state)
 {
-	struct cache *c = ahead_new(40, true, 0);
-	struct ahead a = { .pages = 40 };
+	struct cache *c = prefetch_new(40, true, 0);
+	struct prefetch a = { .pages = 40 };
 	uint32_t half = c->r->dq.cids / 2, i;
 
 	(void)state;
@@ -299,27 +299,27 @@ static void they_hold_half_of_the_identifiers(void **state)
 	assert_int_equal(c->state->evictions, 0);
 	assert_true(c->state->coming <= half);
 	launch(c, &a, get_kernel, 1, 1);
-	ahead_end(c);
+	prefetch_end(c);
 }
 
 /* What is coming is there then, for lanes that ask later, and its identifiers are free. */
-static GPUNVME_DEVICE void settle_kernel(void *arg)
+static GPUNVME_DEVICE void finish_kernel(void *arg)
 {
-	struct ahead *a = (struct ahead *)arg;
+	struct prefetch *a = (struct prefetch *)arg;
 	const struct gpunvme_prefetch_queue src = { a->dq, a->cache };
 
 	a->ret[gpunvme_thread_id()] = gpunvme_prefetch_finish(&src);
 }
 
-static void settled(uint32_t lanes, uint32_t width, bool copies)
+static void finished(uint32_t lanes, uint32_t width, bool copies)
 {
-	struct cache *c = ahead_new(20, copies, 4);
-	struct ahead a = { .pages = 16 };
+	struct cache *c = prefetch_new(20, copies, 4);
+	struct prefetch a = { .pages = 16 };
 	uint32_t i;
 
 	launch(c, &a, prefetch_kernel, 1, 1);
 	assert_int_equal(c->state->coming, 16);
-	launch(c, &a, settle_kernel, lanes, width);
+	launch(c, &a, finish_kernel, lanes, width);
 	for (i = 0; i < lanes; i++)
 		assert_int_equal(a.ret[i], 0);
 	check_coming(c);
@@ -331,15 +331,15 @@ static void settled(uint32_t lanes, uint32_t width, bool copies)
 	assert_int_equal(c->state->hits, 14);
 	assert_int_equal(c->state->used, 14);
 	assert_int_equal(c->state->misses, 2); /* a failure that was told to nobody is tried again */
-	ahead_end(c);
+	prefetch_end(c);
 }
 
-static void settling_waits_for_all(void **state)
+static void finishing_waits_for_all(void **state)
 {
 	(void)state;
-	settled(1, 1, false);
-	settled(8, 4, true);
-	settled(32, 32, false);
+	finished(1, 1, false);
+	finished(8, 4, true);
+	finished(32, 32, false);
 }
 
 /* ---- Ends ---- */
@@ -357,8 +357,8 @@ static void give_back(struct cache *c)
 /* Nobody but the host knows what the device does with the frame. */
 static void stop_is_answered(void **state)
 {
-	struct cache *c = ahead_new(4, false, 0);
-	struct ahead a = { .pages = 2 };
+	struct cache *c = prefetch_new(4, false, 0);
+	struct prefetch a = { .pages = 2 };
 
 	(void)state;
 	mini_freeze(&c->r->ctrl, true);
@@ -367,24 +367,24 @@ static void stop_is_answered(void **state)
 	a.pages = 1;
 	launch(c, &a, get_kernel, 1, 1);
 	assert_int_equal(a.ret[0], -GPUNVME_ECANCELED);
-	launch(c, &a, settle_kernel, 1, 1);
+	launch(c, &a, finish_kernel, 1, 1);
 	assert_int_equal(a.ret[0], -GPUNVME_ECANCELED);
 	assert_int_equal(c->state->lost, 2);
 	assert_int_equal(c->state->coming, 0);
-	assert_int_equal(c->r->state->ahead, 0);
+	assert_int_equal(c->r->state->prefetched, 0);
 	rig_stop(c->r, 0);
 	mini_freeze(&c->r->ctrl, false);
 	wait_completed(c, 2);
 	launch(c, &a, get_kernel, 1, 1); /* takes the completions in */
 	give_back(c);
-	ahead_end(c);
+	prefetch_end(c);
 }
 
 /* By the queue that was made later the page is read anew; a lane with the view of before gets an error, and takes nothing. */
 static void a_later_queue_reads_anew(void **state)
 {
-	struct cache *c = ahead_new(4, true, 0);
-	struct ahead a = { .pages = 3 };
+	struct cache *c = prefetch_new(4, true, 0);
+	struct prefetch a = { .pages = 3 };
 	const uint32_t tag = c->r->dq.tag;
 	struct gpunvme_req req[3];
 	uint32_t i;
@@ -410,7 +410,7 @@ static void a_later_queue_reads_anew(void **state)
 	assert_int_equal(c->state->coming, 2);
 	assert_int_equal(c->state->misses, 1);
 	assert_int_equal(c->state->wasted, 1);
-	assert_int_equal(c->r->state->ahead, 3); /* the other queue's */
+	assert_int_equal(c->r->state->prefetched, 3); /* the other queue's */
 	a.pages = 5; /* the clock takes a frame from page 1, which never comes */
 	launch(c, &a, get_kernel, 1, 1);
 	assert_int_equal(a.ret[4], 0);
@@ -419,15 +419,15 @@ static void a_later_queue_reads_anew(void **state)
 	c->r->dq.tag = tag + (1u << 16);
 	for (i = 0; i < 3; i++)
 		assert_int_equal(gpunvme_wait(&c->r->dq, &req[i], 0), 0);
-	c->r->state->ahead = 0;
+	c->r->state->prefetched = 0;
 	give_back(c);
-	ahead_end(c);
+	prefetch_end(c);
 }
 
 /* What each call says to what it is not for. */
 static GPUNVME_DEVICE void refusal_kernel(void *arg)
 {
-	struct ahead *a = (struct ahead *)arg;
+	struct prefetch *a = (struct prefetch *)arg;
 	struct gpunvme_page got;
 	uint64_t value = 0;
 	const struct gpunvme_prefetch_queue prefetch = { a->dq, a->cache };
@@ -444,8 +444,8 @@ static GPUNVME_DEVICE void refusal_kernel(void *arg)
 
 static void bad_calls_are_refused(void **state)
 {
-	struct cache *c = ahead_new(4, false, 0);
-	struct ahead a = { .pages = 0 };
+	struct cache *c = prefetch_new(4, false, 0);
+	struct prefetch a = { .pages = 0 };
 	uint32_t i;
 
 	(void)state;
@@ -469,15 +469,15 @@ static void bad_calls_are_refused(void **state)
 	c->view->head.kind = GPUNVME_KIND_PAGES | GPUNVME_KIND_PREFETCH;
 	c->r->dq.max_blocks = 2048;
 	assert_int_equal(c->state->prefetches, 0);
-	ahead_end(c);
+	prefetch_end(c);
 }
 
 
 /* As a handle's, the time-out begins when a lane begins to wait; then the queue is poisoned, and the frame lost. */
 static void silence_is_answered(void **state)
 {
-	struct cache *c = ahead_new(4, false, 0);
-	struct ahead a = { .pages = 1 };
+	struct cache *c = prefetch_new(4, false, 0);
+	struct prefetch a = { .pages = 1 };
 	uint64_t before;
 
 	(void)state;
@@ -503,7 +503,7 @@ static void silence_is_answered(void **state)
 	c->r->state->poison = 0;
 	c->r->dq.cmd_timeout = rig_ms(60000); /* the rest is not about time */
 	give_back(c);
-	ahead_end(c);
+	prefetch_end(c);
 }
 
 int main(void)
@@ -515,7 +515,7 @@ int main(void)
 		cmocka_unit_test(who_comes_later_finds_it),
 		cmocka_unit_test(what_nobody_wants_goes),
 		cmocka_unit_test(they_hold_half_of_the_identifiers),
-		cmocka_unit_test(settling_waits_for_all),
+		cmocka_unit_test(finishing_waits_for_all),
 		cmocka_unit_test(stop_is_answered),
 		cmocka_unit_test(a_later_queue_reads_anew),
 		cmocka_unit_test(silence_is_answered),
