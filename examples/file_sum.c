@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * file_sum URI PATH [COPY]: threads read a file by its name, on an ext4 that nobody has mounted, and sum it up; with COPY, which
+ * file_sum URI PATH [COPY]: threads read a file by its name, on an ext4 that is not mounted, and sum it up. With COPY, which
  * Linux reads, the CPU does it again and compares. examples/cuda and examples/hip have the same kernel.
  */
 #include <gpunvme/device.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * write_file: copy a file onto an NVMe namespace, written by threads, and flush the volatile cache of the drive. Here is only the
- * command line; the copy is common/copy.c, its kernels copy_chunk() and copy_flush().
+ * command line. The copy is common/copy.c, its kernels copy_chunk() and copy_flush().
  */
 #include "common/copy.h"
 #include "common/progress.h"
@@ -24,7 +24,7 @@ int main(int argc, char **argv)
 	if (ret != GO_ON)
 		return ret;
 	if (!file)
-		return misused("FILE is missing; try --help");
+		return misused("FILE is missing. Try --help");
 	catch_signals();
 	return finish(copy_from_file(&o, file, UINT64_MAX));
 }

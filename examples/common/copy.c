@@ -74,7 +74,7 @@ static uint64_t blocks_of(const struct copy *c, uint64_t bytes)
 	return bytes / c->s.ns.lba_size + (bytes % c->s.ns.lba_size != 0);
 }
 
-/* Buffer, queues and results; everything about blocks that can be refused is refused here. */
+/* Buffer, queues and results. All bad requests for blocks are refused here. */
 static int prepare(struct copy *c)
 {
 	struct session *s = &c->s;
@@ -131,7 +131,7 @@ static void report(const struct copy *c, const char *verb)
 	struct json_object *json;
 
 	if (!c->o->json) {
-		printf("%s %s in %.2f s: %s/s, threads alone %s/s; %u queues, %u threads on %s, placement %s\n", verb,
+		printf("%s %s in %.2f s: %s/s, threads alone %s/s, %u queues, %u threads on %s, placement %s\n", verb,
 		       human((double)c->done), seconds, human(rate), human(thread_rate), c->s.queues, c->s.threads, c->s.gpu_info.name,
 		       c->s.placement);
 		return;
@@ -204,7 +204,7 @@ static int load_chunk(struct copy *c, uint64_t *got)
 	if (n < 0)
 		return failed("cannot read '%s': %s", c->f.name, strerror((int)-n));
 	if (interrupted)
-		return failed("interrupted; the blocks written so far stay written");
+		return failed("interrupted. The blocks written so far stay written");
 	if (n == 0 && !c->done)
 		return failed("'%s' is empty: there is nothing to write", c->f.name);
 	*got = (uint64_t)n;

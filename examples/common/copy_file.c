@@ -150,7 +150,7 @@ static int publish(struct copy_file *f)
 {
 	char self[32];
 
-	if (fsync(f->fd) < 0) /* NFS and quotas tell only now; what is there already stays */
+	if (fsync(f->fd) < 0) /* NFS and quotas report errors only now. The file that exists stays */
 		return failed("cannot write '%s': %s", f->path, strerror(errno));
 	snprintf(self, sizeof(self), "/proc/self/fd/%d", f->fd);
 	if (!f->named && linkat(AT_FDCWD, self, AT_FDCWD, f->part, AT_SYMLINK_FOLLOW) < 0)

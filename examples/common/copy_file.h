@@ -22,19 +22,19 @@ struct copy_file {
 void copy_file_name(struct copy_file *f, const struct session_opts *opts, const char *path, const char *stream);
 
 /*
- * Output. A regular file is written under another name and renamed; one that is there already only with --force, a symbolic link to
- * it followed. A device is opened only with --yes, a block device only if nobody else has it. What @s lies on is refused. Then
- * copy_file_finish(), in any case.
+ * Output. A regular file is written under another name and renamed. A file that exists is replaced only with --force, also through
+ * a symbolic link. A device is opened only with --yes, a block device only if no other program has it. What @s lies on is refused.
+ * Then copy_file_finish(), in any case.
  */
 int copy_file_create(struct copy_file *f, const struct session *s);
 /* Return: 0 or -errno. */
 int copy_file_write(struct copy_file *f, const void *buf, size_t len);
-/* Gives the file its name if @ret says that all went well, else removes it. Return: @ret, or what went wrong here. */
+/* Gives the file its name if @ret is 0, else removes it. Return: @ret, or the error of this call. */
 int copy_file_finish(struct copy_file *f, int ret);
 
 /*
- * Input. *bytes: at most so many; afterwards how many there are in a regular file. *endless: it ends where it ends, at *bytes at
- * the latest. Then copy_file_close(), in any case.
+ * Input. *bytes: at most so many. After the call: the bytes of a regular file. *endless: the length is not known before, but is at
+ * most *bytes. Then copy_file_close(), in any case.
  */
 int copy_file_open(struct copy_file *f, uint64_t *bytes, int *endless);
 /* Reads until @len bytes, the end of the file, or a signal. Return: bytes, or -errno. */

@@ -12,7 +12,7 @@ static unsigned least(unsigned a, unsigned b, unsigned c)
 	return ab < c ? ab : c;
 }
 
-/* Characters to insert, delete or replace (Levenshtein); both texts have at most LONGEST. */
+/* Characters to insert, delete or replace (Levenshtein). Both texts have at most LONGEST. */
 static unsigned edits_between(const char *a, size_t len, const char *b)
 {
 	unsigned row[LONGEST + 1], above_left, above;

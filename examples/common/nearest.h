@@ -14,7 +14,7 @@ struct nearest {
 
 #define NEAREST_INIT(word, len) { (word), (len), NULL, 3 } /* three edits make another word */
 
-/* Look at one more @name of the list; it has to live as long as @n. */
+/* Look at one more @name of the list. It has to live as long as @n. */
 void nearest_look(struct nearest *n, const char *name);
 
 #endif

@@ -21,7 +21,7 @@ struct parse {
 	struct argp_option options[OPTIONS_MAX + 2];
 };
 
-/* Digits at *text, which moves past them; *scale becomes 10 to the power of how many there are. */
+/* Digits at *text, which moves past them. *scale becomes 10 to the power of their number. */
 static int parse_digits(const char **text, uint64_t *value, uint64_t *scale)
 {
 	uint64_t n = 0;
@@ -38,7 +38,7 @@ static int parse_digits(const char **text, uint64_t *value, uint64_t *scale)
 	return 0;
 }
 
-/* The power of 1024 that K, M, G or T stands for, with or without iB after it; 1 for the end of the text, 0 for anything else. */
+/* The power of 1024 that K, M, G or T stands for, with or without iB after it. 1 for the end of the text, 0 for anything else. */
 static uint64_t parse_unit(const char *text)
 {
 	static const char units[] = "KMGT";
@@ -49,7 +49,7 @@ static uint64_t parse_unit(const char *text)
 	return text[1] == '\0' || strcmp(text + 1, "iB") == 0 ? (uint64_t)1 << (10 * (unit - units + 1)) : 0;
 }
 
-/* Decimal digits; with @suffix also 64K, 1MiB and 1.5M, if that is a whole number of bytes. No sign, no space, no overflow. */
+/* Decimal digits. With @suffix also 64K, 1MiB and 1.5M, if that is a whole number of bytes. No sign, no space, no overflow. */
 static int parse_number(const char *text, int suffix, uint64_t *value)
 {
 	uint64_t whole = 0, scale, part = 0, factor;
@@ -109,7 +109,7 @@ static int print_help(const struct parse *p)
 	return EXIT_DONE;
 }
 
-/* The option that @name, @len characters of it, is or begins alone; *several when it begins more than one. */
+/* The option that @name, @len characters of it, is or begins alone. *several if it begins more than one. */
 static const struct option_def *find(const struct option_def *defs, const char *name, size_t len, int *several)
 {
 	const struct option_def *found = NULL;
@@ -126,7 +126,7 @@ static const struct option_def *find(const struct option_def *defs, const char *
 	return found;
 }
 
-/* No option is called @word; the remedy names the option that may have been meant. */
+/* No option is called @word. The remedy names the option that may have been meant. */
 static int unknown(const struct option_def *defs, const char *word)
 {
 	const size_t dashes = strspn(word, "-");
@@ -135,11 +135,11 @@ static int unknown(const struct option_def *defs, const char *word)
 	for (; defs->name; defs++)
 		nearest_look(&near, defs->name);
 	if (near.name)
-		return misused("unknown option '%s'; did you mean --%s? Try --help", word, near.name);
-	return misused("unknown option '%s'; try --help", word);
+		return misused("unknown option '%s': did you mean --%s? Try --help", word, near.name);
+	return misused("unknown option '%s'. Try --help", word);
 }
 
-/* What is wrong with @word, which getopt did not accept; it leaves a cluster of short options, @next, where it is. */
+/* What is wrong with @word, which getopt did not accept. It leaves a cluster of short options, @next, where it is. */
 static int complain(const struct parse *p, const char *word, const char *next)
 {
 	size_t len = strcspn(word, "=");
@@ -153,11 +153,11 @@ static int complain(const struct parse *p, const char *word, const char *next)
 		next = word;
 	}
 	if (several)
-		return misused("'%s' begins several options; try --help", word);
+		return misused("'%s' begins several options. Try --help", word);
 	if (def && def->kind == OPTION_FLAG && word[len])
 		return misused("--%s takes no value", def->name);
 	if (def && def->kind != OPTION_FLAG && !word[len])
-		return misused("--%s needs a value; try --help", def->name);
+		return misused("--%s needs a value. Try --help", def->name);
 	return unknown(p->defs, next);
 }
 
@@ -170,7 +170,7 @@ static int take(struct parse *p, int key, char *arg, const struct argp_state *st
 	if (key != ARGP_KEY_ARG)
 		return set_option(&p->defs[key - KEY_FIRST], arg);
 	if (p->room-- <= 0)
-		return misused("'%s' is one argument too many; try --help", arg);
+		return misused("'%s' is one argument too many. Try --help", arg);
 	*p->operand++ = arg;
 	return GO_ON;
 }

@@ -17,7 +17,7 @@ struct option_def {
 	enum option_kind kind;
 	void *value;
 	uint64_t min;
-	const char *arg; /* what its value is called; NULL: a flag */
+	const char *arg; /* the name of its value. NULL: a flag */
 	const char *help;
 };
 
@@ -28,8 +28,8 @@ struct option_def {
 	}
 
 /*
- * Parses everything after argv[0], operands and options in any order. Up to @room operands go to @operand; the caller checks for
- * missing ones (they stay NULL). @usage is what --help begins with. Returns GO_ON, or an exit code after it has printed something.
+ * Parses everything after argv[0], operands and options in any order. Up to @room operands go to @operand. The caller checks for
+ * missing ones (they stay NULL). --help begins with @usage. Returns GO_ON, or an exit code after it has printed something.
  */
 int parse_options(int argc, char **argv, const char *usage, const struct option_def *defs, const char **operand, int room);
 

@@ -65,19 +65,19 @@ const char *remedy(int status)
 	switch (status > 0 ? status & (int)GPUNVME_ST_CODE : status) {
 	case GPUNVME_SC_CAPACITY_EXCEEDED:
 	case GPUNVME_SC_WRITE_FAULT:
-		return "; with a soft: image, check that the disk under it is not full (df)";
+		return ". With a soft: image, check that the disk under it is not full (df)";
 	case GPUNVME_SC_UNRECOVERED_READ:
 	case GPUNVME_SC_INTERNAL:
 	case GPUNVME_SC_DATA_TRANSFER:
-		return "; look at the health of the drive (gpunvme identify)";
+		return ". Look at the health of the drive (gpunvme identify)";
 	case -GPUNVME_ETIMEDOUT:
-		return "; the controller does not respond, reset it or use another one";
+		return ". The controller does not respond. Reset it or use another one";
 	case GPUNVME_SC_RESERVATION_CONFLICT:
-		return "; another host has reserved the namespace, let it release that (nvme resv-report, resv-release)";
+		return ". Another host has reserved the namespace. Let it release that (nvme resv-report, resv-release)";
 	case -GPUNVME_EROFS:
 	case GPUNVME_SC_NS_WRITE_PROTECTED:
 	case GPUNVME_SC_READ_ONLY_RANGE:
-		return "; the namespace is read-only";
+		return ". The namespace is read-only";
 	default:
 		return "";
 	}

@@ -11,8 +11,8 @@
 int session_lasts(const struct session *s, int writes);
 
 /*
- * May this session write? The library decides (gpunvme_ns_may_overwrite()); what may hold somebody's data is written only with
- * --yes, and the refusal names the drive so that the user can tell which one it is. Returns GO_ON, or an exit code after it has
+ * May this session write? The library decides (gpunvme_ns_may_overwrite()). Blocks that may hold data are written only with
+ * --yes, and the refusal names the drive. Returns GO_ON, or an exit code after it has
  * said why.
  */
 int session_may_write(const struct session *s, const struct session_opts *o);

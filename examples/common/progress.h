@@ -14,7 +14,7 @@ double now_s(void);
 
 struct progress {
 	uint64_t total;	  /* 0: not known */
-	const char *unit; /* NULL: bytes; "": of nothing that has a rate */
+	const char *unit; /* NULL: bytes. "": of nothing that has a rate */
 	double start;
 	double next; /* time of the next redraw */
 	int on;

@@ -36,7 +36,7 @@ int session_options(int argc, char **argv, const char *usage, const struct optio
 	if (file && next < operand + 2)
 		*file = *next++;
 	if (next < operand + 2 && *next)
-		return misused("'%s' is one argument too many; try --help", *next);
+		return misused("'%s' is one argument too many. Try --help", *next);
 	return GO_ON;
 }
 
@@ -197,10 +197,10 @@ int session_launch(struct session *s, uint32_t threads, void (*kernel)(void *arg
 	int ret = gpunvme_cpu_launch(threads, threads < width ? 1 : width, kernel, arg);
 
 	s->thread_seconds += now_s() - start;
-	if (ret == -EAGAIN) /* of pthread_create(); of a queue it means something else */
-		return failed("cannot run %u threads: no more threads can be started (ulimit -u, ulimit -v); use fewer (--threads)",
+	if (ret == -EAGAIN) /* of pthread_create(). Of a queue it means something else */
+		return failed("cannot run %u threads: no more threads can be started (ulimit -u, ulimit -v). Use fewer (--threads)",
 			      threads);
-	return ret ? failed("cannot run %u threads: %s; use fewer (--threads)", threads, strerror(-ret)) : GO_ON;
+	return ret ? failed("cannot run %u threads: %s. Use fewer (--threads)", threads, strerror(-ret)) : GO_ON;
 }
 
 int session_step(const struct session *s, const struct session_opts *o, uint32_t *step)

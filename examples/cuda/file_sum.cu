@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// cuda_file_sum URI PATH [COPY]: a kernel reads a file by its name, on an ext4 that nobody has mounted, and sums it up; with COPY, which
+// cuda_file_sum URI PATH [COPY]: a kernel reads a file by its name, on an ext4 that is not mounted, and sums it up. With COPY, which
 // Linux reads, the CPU does it again and compares. sum_pieces() is that of examples/file_sum.c, word for word.
 #include "session.h"
 

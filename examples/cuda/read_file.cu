@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // cuda_read_file URI BYTES FILE: read the start of a namespace by a kernel, 64 MiB at a time, and write that to a new file. Each thread
-// owns a slice; the queues are shared, each by every fourth group of threads.
+// owns a slice. The queues are shared, each by every fourth group of threads.
 #include "../front/new_file.h"
 #include "session.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What the CUDA examples have in common: a controller, queues of CUDA's current GPU, and a buffer in memory of the host that both
- * the controller and the GPU reach. Errors end the program with one line, `program: sentence`; whatever is open then, the kernel
- * closes.
+ * the controller and the GPU reach. Errors end the program with one line, `program: message`. The kernel
+ * then closes all that is open.
  */
 #ifndef GPUNVME_EXAMPLES_CUDA_SESSION_H
 #define GPUNVME_EXAMPLES_CUDA_SESSION_H
@@ -81,7 +81,7 @@ struct session {
 		return (uint32_t)qp.size();
 	}
 
-	/* The buffer; @return the CPU's address of it. */
+	/* The buffer. @return the CPU's address of it. */
 	unsigned char *buffer(size_t bytes)
 	{
 		gpunvme_mem_opts opts = GPUNVME_MEM_OPTS_INIT;
@@ -93,7 +93,7 @@ struct session {
 		return (unsigned char *)gpunvme_mem_ptr(mem);
 	}
 
-	/* Waits for the kernel; ends the program when a lane failed. */
+	/* Waits for the kernel, and ends the program if a thread failed. */
 	void wait(const char *what) const
 	{
 		check(cudaGetLastError(), what);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // cuda_write_file URI FILE [--yes]: write a file to the start of a namespace by a kernel, 64 MiB at a time, and flush. Each thread owns a
-// slice of them; the last block is filled up with zeroes. Anything but an image file may hold somebody's data and wants --yes.
+// slice of them. The last block is filled up with zeroes. Anything but an image file may hold data and needs --yes.
 #include "session.h"
 
 #include <sys/stat.h>

@@ -112,7 +112,7 @@ typedef struct front_stream {
 	pthread_mutex_t lock;
 	pthread_cond_t more;
 	struct front_launch launch[FRONT_LAUNCHES];
-	uint64_t begun, ended; /* launches; the latter atomic */
+	uint64_t begun, ended; /* launches. The latter is atomic */
 } front_stream;
 
 static inline void *front_stream_run(void *arg)

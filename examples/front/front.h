@@ -6,7 +6,7 @@
  * FRONT_FN                    a function of kernels
  * FRONT_WIDTH                 lanes of a wave, in kernels
  * front_together()            all lanes of the wave come: what each did before, each sees after it
- * front_meet(&count, n)       the same for n waves that run at the same time; count begins with 0 and is used once
+ * front_meet(&count, n)       the same for n waves that run at the same time. count begins with 0 and is used once
  * front_fail(&status, why)    any lane that failed says why
  * front_tell(&word, v)        the CPU sees the word after all that this lane did and saw
  * front_clock()               for all lanes the same
@@ -60,8 +60,8 @@ static inline FILE *front_image(const char *path)
 }
 
 /*
- * front_open() opens controller, lanes, queues and a buffer of @bytes; front_close() ends them. front_shared() is memory that
- * the CPU and kernels have at the same address, front_local() is the lanes' own; both are zero, and live as long as the
+ * front_open() opens controller, lanes, queues and a buffer of @bytes. front_close() ends them. front_shared() is memory that
+ * the CPU and kernels have at the same address, front_local() is the lanes' own. Both are zero, and live as long as the
  * program.
  */
 

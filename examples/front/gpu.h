@@ -52,7 +52,7 @@ static inline int front_busy(front_stream *stream)
 	return err == FRONT_API(ErrorNotReady);
 }
 
-/* Of the queues; what follows is the same for both. */
+/* Of the queues. What follows is the same for both. */
 static inline void front_queues(struct front *f, const gpunvme_dq &first)
 {
 	struct gpunvme_queue_info qp = {};

@@ -58,7 +58,7 @@ static inline int new_file_publish(const struct new_file *f)
 	return rename(f->part, f->path) == 0 ? 0 : errno;
 }
 
-/* @failed: what went wrong while it was written; the file is thrown away then. */
+/* @failed: 0, or the error of writing it. The file is then deleted. */
 static inline int new_file_close(struct new_file *f, int failed)
 {
 	if ((fflush(f->out) || fsync(fileno(f->out))) && !failed)

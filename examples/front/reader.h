@@ -37,7 +37,7 @@ static inline uint64_t reader_now(void)
 }
 
 /*
- * A reader of the open file @fd for at most @room transfers at a time; with @memory they go there or come from there. Return:
+ * A reader of the open file @fd for at most @room transfers at a time. With @memory they go there or come from there. Return:
  * 0, -errno of io_uring.
  */
 static inline int reader_open(struct reader *r, int fd, uint32_t room, uint64_t delay_us, void *memory, size_t bytes)
@@ -67,7 +67,7 @@ static inline void reader_close(struct reader *r)
 	free(r->late);
 }
 
-/* One more transfer for the next reader_go(); the caller keeps within the reader's room, also in what is late. */
+/* One more transfer for the next reader_go(). The caller keeps within the reader's room, also in what is late. */
 static inline void reader_add(struct reader *r, int write, void *at, uint32_t bytes, uint64_t pos, uint64_t tag)
 {
 	struct io_uring_sqe *sqe = io_uring_get_sqe(&r->ring);

@@ -5,7 +5,7 @@
  *
  * --row BYTES    of the matrix, which is the whole namespace (4096)
  * --nodes N      of which neighbours are drawn (4096)
- * --fan N        neighbours of each (16; at most 32)
+ * --fan N        neighbours of each (16, at most 32)
  * --slots N      nodes at a time
  * --check FILE   has the same bytes: the CPU adds the rows of it up and compares
  */
@@ -169,6 +169,6 @@ int main(int argc, char **argv)
 	if (check)
 		check_sums(&job, check);
 	printf("%.0f rows of %u bytes: %.0f a second, %.3f GB/s%s\n", rows, job.row, rows / seconds, rows * job.row / seconds * 1e-9,
-	       check ? "; the CPU finds the same sums" : "");
+	       check ? ", and the CPU finds the same sums" : "");
 	return 0;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // hip_read_file URI BYTES FILE: read the start of a namespace into GPU memory, 64 MiB at a time, and from there into a new file. Each
-// thread owns a slice; the queues are shared, each by every fourth group of threads.
+// thread owns a slice. The queues are shared, each by every fourth group of threads.
 #include "../front/new_file.h"
 #include "session.h"
 

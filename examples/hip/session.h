@@ -2,7 +2,7 @@
 /*
  * What the HIP examples have in common: a controller, queues and data in the memory of HIP's current GPU. Host code only.
  *
- * Errors end the program with one line, `program: sentence`; whatever is open then, the kernel closes.
+ * Errors end the program with one line, `program: message`. The kernel then closes all that is open.
  */
 #ifndef GPUNVME_EXAMPLES_HIP_SESSION_H
 #define GPUNVME_EXAMPLES_HIP_SESSION_H
@@ -165,7 +165,7 @@ struct session {
 		return about.placement;
 	}
 
-	/* One queue less, for somebody else; no kernel runs on it. */
+	/* One queue less, for others. No kernel runs on it. */
 	void release_queue()
 	{
 		gpunvme_queue_destroy(qp.back());
@@ -199,7 +199,7 @@ struct results {
 		(void)hipHostFree(status);
 	}
 
-	/* Wait for the kernel; end the program when a thread failed. */
+	/* Wait for the kernel. End the program if a thread failed. */
 	void wait(const char *what) const
 	{
 		check(hipGetLastError(), what);

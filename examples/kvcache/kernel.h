@@ -22,14 +22,14 @@
 #endif
 #define KV_WRONG (1 << 16) /* status: a fragment is not the one that was wanted */
 
-/* The first word of each 512 bytes, by their place on the drive; of what was added, with the number of the run in it. */
+/* The first word of each 512 bytes, by their place on the drive. In added fragments the number of the run is part of it. */
 #define KV_MARK(sector, run) (0x6b76626c6f636b21ull ^ (sector) ^ (uint64_t)(run) << 56)
 
 /* What the first wave of a request does in a layer. */
 enum kv_part { KV_ASK, KV_WAIT, KV_KEEP, KV_MEET, KV_WORK, KV_ADD, KV_MEET_AGAIN, KV_PARTS };
 
 struct kv_stamp {
-	uint64_t begin, end; /* of a layer's work, by front_clock(); end: atomic */
+	uint64_t begin, end; /* of a layer's work, by front_clock(). end: atomic */
 	uint64_t part[KV_PARTS]; /* ticks */
 };
 
@@ -51,7 +51,7 @@ struct kv_job {
 	uint32_t request, layer; /* kv_layer(): which */
 };
 
-/* Fragment @i of a layer, in the landing room; first those that are read, then those that are added. */
+/* Fragment @i of a layer, in the landing room. First those that are read, then those that are added. */
 GPUNVME_DEVICE static inline uint64_t kv_landing(const struct kv_job *job, uint32_t request, uint32_t layer, uint32_t i)
 {
 	return (((uint64_t)request * 2 + layer % 2) * (job->fragments + job->added) + i) * job->bytes;
@@ -159,7 +159,7 @@ FRONT_FN int kv_move(const struct kv_job *job, const struct gpunvme_dq *dq, uint
 		       gpunvme_submit_read(dq, &job->front.dbuf, offset, pos, job->bytes, req);
 }
 
-/* Fragments of the wave: its number, and each @waves further; a lane asks for its share of them. */
+/* Fragments of the wave: its number, and each @waves further. A lane asks for its share of them. */
 FRONT_FN void kv_ask(const struct kv_job *job, const struct gpunvme_dq *dq, uint32_t request, uint32_t layer, uint32_t wave,
 		     struct kv_lane *lane)
 {

@@ -227,7 +227,7 @@ static double parts_before(const struct run *r)
 	return sum;
 }
 
-/* Where a layer's time goes, of the first wave of the first request; what is left is between layers. */
+/* Where a layer's time goes, of the first wave of the first request. The rest is between layers. */
 static void report_parts(const struct run *r)
 {
 	static const char *const name[KV_PARTS] = { "ask", "wait", "keep", "meet", "work", "add", "meet again" };
@@ -272,7 +272,7 @@ static double report(const struct run *r)
 	return last;
 }
 
-/* Controller, lanes and queues; and room for what every request has under way. */
+/* Controller, lanes and queues, and room for what every request has under way. */
 static void open_front(struct setting *set)
 {
 	struct kv_job *job = &set->job;
@@ -325,7 +325,7 @@ int main(int argc, char **argv)
 	run_baseline(&baseline, &set, place);
 	ratio /= report(&baseline);
 	check_added(&baseline, set.path, place);
-	printf("every fragment is the right one; the lanes' last layer comes after %.2f of the baseline's time\n", ratio);
+	printf("every fragment is the right one. The last layer of the lanes comes after %.2f of the baseline's time\n", ratio);
 	free(place);
 	return 0;
 }

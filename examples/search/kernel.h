@@ -22,7 +22,7 @@
 struct search_slot {
 	uint32_t query;
 	uint32_t hops;
-	uint32_t wanted; /* nodes to be read next; 0: the query is done */
+	uint32_t wanted; /* nodes to be read next. 0: the query is done */
 	int status;
 	uint32_t want[SEARCH_BEAM];
 };
@@ -80,7 +80,7 @@ FRONT_FN void search_measure(const struct search_node *node, uint32_t count, con
 	front_together();
 }
 
-/* One node joins the list, unless it is there or all are nearer; the wave moves the later ones. */
+/* One node joins the list, unless it is there or all are nearer. The wave moves the later ones. */
 FRONT_FN void search_insert(uint64_t *list, uint32_t length, uint64_t key)
 {
 	uint32_t at = 0, end = length, top;

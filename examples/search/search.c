@@ -5,8 +5,8 @@
  *
  * --delay US    what the drive takes for a read, beyond what the file takes (0)
  * --slots N     queries at a time
- * --beam N      nodes that a query reads together (4; at most 32)
- * --list N      best nodes that a query remembers (64; 10 to 128)
+ * --beam N      nodes that a query reads together (4, at most 32)
+ * --list N      best nodes that a query remembers (64, 10 to 128)
  * --threads N   of the controller in software, and of the baseline (2)
  */
 #include <getopt.h>
@@ -106,7 +106,7 @@ static void prepare(struct run *r, const char *who, const struct setting *set, c
 	job->status = (int *)front_shared(sizeof(*job->status));
 }
 
-/* Controller, lanes and queues; room for the beams of all slots. */
+/* Controller, lanes and queues, and room for the beams of all slots. */
 static void open_front(struct front *f, const struct setting *set)
 {
 	char uri[IMAGE_URI], keys[96];
@@ -213,7 +213,7 @@ int main(int argc, char **argv)
 	report(&baseline, query);
 	if (memcmp(lanes.job.answer, baseline.job.answer, head.queries * sizeof(*lanes.job.answer)))
 		die("the results differ");
-	printf("the same results; lanes have %.2f of the baseline's rate\n", baseline.seconds / lanes.seconds);
+	printf("the same results. Lanes have %.2f of the baseline's rate\n", baseline.seconds / lanes.seconds);
 	free(query);
 	return 0;
 }

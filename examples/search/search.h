@@ -20,7 +20,7 @@ struct search_head {
 	uint32_t nodes, queries;
 	uint32_t start; /* the node where every search begins */
 	uint32_t bytes; /* of a node */
-	uint32_t entries; /* nodes 0 to this one are in all parts of the graph; their codes lie after the queries */
+	uint32_t entries; /* nodes 0 to this one are in all parts of the graph. Their codes lie after the queries */
 	uint32_t spare[(SEARCH_NODE - 32) / 4];
 };
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * search_data FILE NODES [QUERIES [BYTES]]: makes a data set for the search (search.h), the same one each time. Points lie in
- * clusters of some 256; a node's neighbours are near ones of its own and of the nearest clusters, those left out that another
+ * clusters of some 256. A node's neighbours are near ones of its own and of the nearest clusters, but not those that another
  * neighbour is nearer to, and some points anywhere. Exact results are found by brute force. All processors work.
  */
 #include <errno.h>
@@ -18,7 +18,7 @@
 #define CLUSTER 256u
 #define LATENT 12u /* dimensions in which clusters lie */
 #define CLOSE 8u   /* clusters among which a node finds its neighbours */
-#define NEAR 20u   /* of 32 neighbours so many are chosen; the others are those that chose this node */
+#define NEAR 20u   /* of 32 neighbours so many are chosen. The others are those that chose this node */
 #define FAR 4u	   /* and so many are anywhere */
 #define BYTES AXES_DIMENSIONS
 #define THREADS 16u
