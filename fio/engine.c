@@ -2,7 +2,7 @@
 /*
  * fio's external engine: each job is a CPU thread that submits to a queue of its own and polls. docs/guide.md has its use.
  *
- * fio asks for the size of a drive before it starts jobs, which are processes, or threads with --thread; a controller has one
+ * fio asks for the size of a drive before it starts jobs, which are processes, or threads with --thread. A controller has one
  * owner, so jobs that share a controller are threads.
  */
 #include <fio.h>
@@ -139,7 +139,7 @@ static int get_file_size(struct thread_data *td, struct fio_file *f)
 	if (fio_file_size_known(f))
 		return 0;
 	if (td->o.nr_files != 1)
-		return refuse(td, EINVAL, "a job has one drive; in --filename each ':' of its URI is written '\\:'");
+		return refuse(td, EINVAL, "a job has one drive. In --filename each ':' of its URI is written '\\:'");
 	ret = drive_get(f->file_name, &d);
 	if (ret)
 		return say(td, ret == -ENOENT ? -ENODEV : ret); /* fio makes files that are not there */
@@ -264,7 +264,7 @@ static int submit(struct job *j, struct io_u *u, struct gpunvme_req *req)
 	return ddir_sync(u->ddir) ? gpunvme_submit_flush(&j->dq, req) : -GPUNVME_EOPNOTSUPP;
 }
 
-/* A failure is said in words; fio knows errno only. */
+/* Print the error message: fio knows errno only. */
 static void end(struct io_u *u, int ret)
 {
 	if (ret == -GPUNVME_EMSGSIZE)
