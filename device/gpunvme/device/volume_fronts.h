@@ -14,7 +14,7 @@
 /* One command on one member. */
 struct gnvd_single {
 	uint64_t pos;   /* bytes, on the member */
-	uint32_t entry; /* of the table of views; the handle carries it in the bits that its generation leaves free */
+	uint32_t entry; /* of the table of views. The handle has it in the bits that its generation leaves free */
 	uint32_t m;
 };
 
@@ -58,11 +58,11 @@ GNVD_FN int gnvd_volume_submit(const struct gpunvme_dvol *v, const struct gpunvm
 /**
  * gpunvme_submit_read() - start reading blocks of a volume, as exactly one command
  * @v:      the volume
- * @buf:    the buffer; the device owns the bytes until the command completes
+ * @buf:    the buffer. The device owns the bytes until the command completes
  * @offset: bytes from the start of the buffer
  * @pos:    bytes from the start of the window
- * @len:    bytes, of one stripe; else as for gpunvme_submit_read() on a queue
- * @req:    as for gpunvme_submit_read() on a queue; gpunvme_poll(), gpunvme_wait() and gpunvme_detach() take it with the volume
+ * @len:    bytes, of one stripe. Otherwise as for gpunvme_submit_read() on a queue
+ * @req:    as for gpunvme_submit_read() on a queue. gpunvme_poll(), gpunvme_wait() and gpunvme_detach() take it with the volume
  *
  * Return: as gpunvme_submit_read() on a queue; -GPUNVME_EMSGSIZE also for blocks of several stripes, which one command cannot
  * move: submit the part up to the end of the stripe and the rest. Stripes count from the first block of the volume, not of the
@@ -77,7 +77,7 @@ GPUNVME_FN int GNVD_VOLUME(submit_read)(const struct gpunvme_dvol *v, const stru
 /**
  * gpunvme_submit_write() - start writing blocks of a volume, as exactly one command
  * @v:      the volume
- * @buf:    the buffer; the device owns the bytes until the command completes
+ * @buf:    the buffer. The device owns the bytes until the command completes
  * @offset: bytes from the start of the buffer
  * @pos:    bytes from the start of the window
  * @len:    as for gpunvme_submit_read() on a volume
@@ -96,7 +96,7 @@ GPUNVME_FN int GNVD_VOLUME(submit_write)(const struct gpunvme_dvol *v, const str
  * gpunvme_submit_zero() - start setting blocks of a volume to zero, as exactly one command
  * @v:   the volume
  * @pos: bytes from the start of the window
- * @len: bytes, of one stripe; else as for gpunvme_submit_zero() on a queue
+ * @len: bytes, of one stripe. Otherwise as for gpunvme_submit_zero() on a queue
  * @req: as for gpunvme_submit_read() on a volume
  * Return: as gpunvme_submit_zero() on a queue and gpunvme_submit_read() on a volume.
  */
@@ -111,10 +111,10 @@ GPUNVME_FN int GNVD_VOLUME(submit_zero)(const struct gpunvme_dvol *v, uint64_t p
 /**
  * gpunvme_submit_discard() - start to deallocate blocks of a volume, as exactly one command
  * @v:      the volume
- * @buf:    as for gpunvme_discard(); the device owns the 16 bytes until the command completes
+ * @buf:    as for gpunvme_discard(). The device owns the 16 bytes until the command completes
  * @offset: where in the buffer
  * @pos:    bytes from the start of the window
- * @len:    bytes, of one stripe; else as for gpunvme_submit_discard() on a queue
+ * @len:    bytes, of one stripe. Otherwise as for gpunvme_submit_discard() on a queue
  * @req:    as for gpunvme_submit_read() on a volume
  * Return: as gpunvme_submit_discard() on a queue and gpunvme_submit_read() on a volume.
  */
@@ -141,7 +141,7 @@ GNVD_FN int gnvd_check_entry(const struct gpunvme_dvol *v, const struct gpunvme_
 /**
  * gpunvme_poll() - check whether a command of a volume has ended
  * @v:   the volume it was submitted to (any view of it)
- * @req: the handle; consumed when the result is final
+ * @req: the handle, consumed when the result is final
  * Return: as gpunvme_poll() on a queue.
  */
 GPUNVME_FN int GNVD_VOLUME(poll)(const struct gpunvme_dvol *v, struct gpunvme_req *req)
@@ -154,7 +154,7 @@ GPUNVME_FN int GNVD_VOLUME(poll)(const struct gpunvme_dvol *v, struct gpunvme_re
 /**
  * gpunvme_wait() - wait until a command of a volume has ended
  * @v:     the volume it was submitted to (any view of it)
- * @req:   the handle; consumed when the result is final
+ * @req:   the handle, consumed when the result is final
  * @ticks: as for gpunvme_wait() on a queue
  * Return: as gpunvme_wait() on a queue.
  */
@@ -168,7 +168,7 @@ GPUNVME_FN int GNVD_VOLUME(wait)(const struct gpunvme_dvol *v, struct gpunvme_re
 /**
  * gpunvme_detach() - give a handle of a volume back without waiting
  * @v:   the volume it was submitted to
- * @req: the handle; consumed
+ * @req: the handle, consumed
  * Return: as gpunvme_detach() on a queue.
  */
 GPUNVME_FN int GNVD_VOLUME(detach)(const struct gpunvme_dvol *v, struct gpunvme_req *req)
@@ -185,7 +185,7 @@ struct gnvd_flight {
 	struct gpunvme_req req;
 	uint64_t deadline; /* of the command in flight, or of the wait for room */
 	uint32_t fetched;
-	uint32_t n; /* blocks in flight; 0: none */
+	uint32_t n; /* blocks in flight. 0: none */
 	uint32_t m;
 };
 
@@ -324,11 +324,11 @@ GNVD_FN int gnvd_volume_wave(const struct gpunvme_dvol *v, const struct gpunvme_
 
 /**
  * gpunvme_wave_read() - read blocks of a volume with the whole wave: one transfer for each thread
- * @v:      the volume; threads that name different ones wait for those of their own volume
+ * @v:      the volume. Threads that name different ones wait for those of their own volume
  * @buf:    the buffer
  * @offset: bytes from the start of the buffer
  * @pos:    bytes from the start of the window
- * @len:    bytes, any number of blocks; GPUNVME_NO_TRANSFER: this thread has no transfer of its own
+ * @len:    bytes, any number of blocks. GPUNVME_NO_TRANSFER: this thread has no transfer of its own
  *
  * Which threads must call: as for gpunvme_wave_read() on a queue. The wave takes its places in the queue of each device once, and
  * the devices work at the same time. The parts of one thread's transfer, each in one stripe, go one after the other. The time-outs
@@ -348,7 +348,7 @@ GPUNVME_FN int GNVD_VOLUME(wave_read)(const struct gpunvme_dvol *v, const struct
  * @offset: bytes from the start of the buffer
  * @pos:    bytes from the start of the window
  * @len:    as for gpunvme_wave_read() on a volume
- * @flags:  0 or GPUNVME_FUA; threads of a wave may differ
+ * @flags:  0 or GPUNVME_FUA. Threads of a wave may differ
  *
  * Rules as for gpunvme_wave_read() on a volume.
  * Return: as gpunvme_write() on a volume, for this thread's own transfer; 0 for a thread without one, -GPUNVME_EINVAL for an
@@ -362,7 +362,7 @@ GPUNVME_FN int GNVD_VOLUME(wave_write)(const struct gpunvme_dvol *v, const struc
 
 /**
  * gpunvme_wave_read_one() - make one read of a volume for the whole wave
- * @v:      the volume; threads that name different ones make one transfer on each
+ * @v:      the volume. Threads that name different ones make one transfer on each
  * @buf:    the buffer
  * @offset: bytes from the start of the buffer
  * @pos:    bytes from the start of the window
