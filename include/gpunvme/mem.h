@@ -55,9 +55,8 @@ struct gpunvme_mem_opts {
  * queue. gpunvme_mem_ptr() of GPU memory may be NULL. The memory is zeroed, locked where the limits allow it, and not inherited
  * over fork(). Any thread may call it.
  * Return:
- * - 0; -ENOMEM; -EIO: the GPU has failed, or with _HIP or _DRM it cannot access the memory.
+ * - 0; -ENOMEM; -EMFILE: no descriptor; -EIO: the GPU has failed, or with _HIP or _DRM it cannot access the memory.
  * - -EINVAL: zero length, a bad option, or a queue of another GPU.
- * - -EMFILE: no descriptor.
  * - -EOPNOTSUPP: memory of the GPU is not possible, or with _HIP or _DRM the GPU is not AMD's.
  * - -ENODEV: the library that GPUNVME_MEM_HIP or _DRM names is not installed.
  */

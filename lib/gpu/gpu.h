@@ -65,7 +65,7 @@ struct gnv_launch {
 	enum gnv_kernel kernel;
 	const void *args; /* copied */
 	size_t args_len;
-	uint32_t threads;     /* of one dimension */
+	uint32_t threads;    /* of one dimension */
 	uint32_t timeout_ms; /* their queue bounds the threads' own waits. This bounds a GPU that never ends */
 	/* Asked when that time is over: does the kernel get on, and may run as long again? NULL: no. */
 	bool (*gets_on)(void *ctx);

@@ -175,7 +175,7 @@ static int launch(struct exec_hsa *h)
 	const struct gnv_hsa_job job = { .name = "gnv_vd_kernel.kd",
 					 .args = &h->args,
 					 .args_len = sizeof(h->args),
-					 .lanes = h->workers * width,
+					 .threads = h->workers * width,
 					 .group = width };
 
 	return gnv_hsa_begin(h->hsa, &job);
