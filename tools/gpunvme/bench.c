@@ -215,7 +215,7 @@ static void print_text(const struct bench *b, const struct gpunvme_queue_latency
 	double iops = (double)b->t.thread->ios / b->took;
 
 	printf("%s%s of %s: %u thread%s on %u queue%s, %u command%s in flight per thread, placement %s\n", b->rw,
-	       b->mix == NO_MIX ? "" : mixed(b->mix), human((double)b->t.bs), b->s.threads, plural(b->s.lanes), b->s.queues,
+	       b->mix == NO_MIX ? "" : mixed(b->mix), human((double)b->t.bs), b->s.threads, plural(b->s.threads), b->s.queues,
 	       plural(b->s.queues), b->t.qd, plural(b->t.qd), b->s.placement);
 	printf("%sIOPS, %sB/s: %" PRIu64 " commands in %.2f s, %" PRIu64 " errors\n", decimal(iops), decimal(iops * (double)b->t.bs),
 	       b->t.thread->ios, b->took, errors);
