@@ -140,7 +140,7 @@ static void try_line(char *text, size_t len)
 	uint32_t small = LEAST;
 	const char *word = NULL, *file = NULL;
 	const struct option_def defs[] = {
-		OPTION_DEV(&o), OPTION_LBA(&o), OPTION_XFER(&o), OPTION_YES(&o), OPTION_FORCE(&o), OPTION_JSON(&o), OPTIONS_LANES(&o),
+		OPTION_DEV(&o), OPTION_LBA(&o), OPTION_XFER(&o), OPTION_YES(&o), OPTION_FORCE(&o), OPTION_JSON(&o), OPTIONS_THREADS(&o),
 		{ "size", OPTION_SIZE, &size, LEAST, "N", "" }, { "small", OPTION_U32, &small, LEAST, "N", "" },
 		{ "number", OPTION_U64, &number, LEAST, "N", "" }, { "word", OPTION_TEXT, &word, 0, "W", "" }, OPTIONS_END,
 	};
