@@ -45,6 +45,11 @@ enum gpunvme_queue_flags {
 	 * threads: on a GPU, make the queue with GPUNVME_QUEUE_POLLED, and let one wave of a kernel call gpunvme_poll_queue().
 	 */
 	GPUNVME_QUEUE_COMPLETION_THREAD = 1u << 11,
+	/*
+	 * Rings in memory of the host. Without this and GPUNVME_QUEUE_VRAM the queue gets the best placement that works now: not vram
+	 * while buffers of the GPU in memory of the host are mapped to the device.
+	 */
+	GPUNVME_QUEUE_HOST = 1u << 12,
 };
 
 struct gpunvme_queue_opts {

@@ -91,11 +91,14 @@ static int set_sizes(struct gnv_qp *qp, const struct gpunvme_queue_opts *opts)
 	uint32_t max = qp->dev->nvme.info.max_depth, timeout = opts->cmd_timeout_ms ? opts->cmd_timeout_ms : TIMEOUT_MS;
 	uint32_t known = GPUNVME_QUEUE_SGL | GPUNVME_QUEUE_STATS | GPUNVME_QUEUE_NO_SELFTEST | GPUNVME_QUEUE_FORWARD |
 			 GPUNVME_QUEUE_POLLED | GPUNVME_QUEUE_CQE16 | GPUNVME_QUEUE_NO_READBACK | GPUNVME_QUEUE_VRAM |
-			 GPUNVME_QUEUE_LATENCY | GPUNVME_QUEUE_INVALIDATE | GPUNVME_QUEUE_CMB | GPUNVME_QUEUE_COMPLETION_THREAD;
+			 GPUNVME_QUEUE_LATENCY | GPUNVME_QUEUE_INVALIDATE | GPUNVME_QUEUE_CMB | GPUNVME_QUEUE_COMPLETION_THREAD |
+			 GPUNVME_QUEUE_HOST;
 
 	if (opts->flags & ~known)
 		return gnv_fail(-EINVAL, "unknown queue flags 0x%x. Valid are the GPUNVME_QUEUE_ flags of this version, 0x%x",
 				opts->flags & ~known, known);
+	if (opts->flags & GPUNVME_QUEUE_HOST && opts->flags & GPUNVME_QUEUE_VRAM)
+		return gnv_fail(-EINVAL, "GPUNVME_QUEUE_HOST and GPUNVME_QUEUE_VRAM exclude each other");
 	if (opts->flags & GPUNVME_QUEUE_SGL && !qp->dev->nvme.info.sgl)
 		return gnv_fail(-EOPNOTSUPP, "the controller has no SGLs. Leave GPUNVME_QUEUE_SGL out");
 	if (opts->flags & GPUNVME_QUEUE_CMB && gnv_cmb_check(&qp->dev->nvme, GPUNVME_CMB_QUEUES))

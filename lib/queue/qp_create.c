@@ -98,7 +98,7 @@ static unsigned fallback_order(const struct gpunvme_dev *dev, const struct gpunv
 		place[n++] = (struct place){ flags & GPUNVME_QUEUE_VRAM, flags & GPUNVME_QUEUE_FORWARD };
 		return n;
 	}
-	if (!(flags & GPUNVME_QUEUE_NO_SELFTEST) && !gpu->stale_reads)
+	if (!(flags & (GPUNVME_QUEUE_NO_SELFTEST | GPUNVME_QUEUE_HOST)) && !gpu->stale_reads)
 		place[n++] = (struct place){ true, false };
 	place[n++] = (struct place){ false, false };
 	place[n++] = (struct place){ false, true };
@@ -173,7 +173,7 @@ static int place_with_cmb(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, cons
 
 int gnv_qp_create(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, const struct gpunvme_queue_opts *opts, struct gnv_qp **out)
 {
-	if (gpu->stale_reads && dev->nvme.port->remote && !(opts->flags & GPUNVME_QUEUE_VRAM))
+	if (gpu->stale_reads && dev->nvme.port->remote && !(opts->flags & (GPUNVME_QUEUE_VRAM | GPUNVME_QUEUE_HOST)))
 		gnv_log(&dev->nvme.log, GPUNVME_LOG_INFO, "placement vram is not tried: controllers may read old lines of this GPU's memory. "
 			"If gpunvme ordering-test --vram passes, ask for it by GPUNVME_QUEUE_VRAM");
 	if (opts->flags & GPUNVME_QUEUE_CMB && !(opts->flags & GPUNVME_QUEUE_NO_SELFTEST))

@@ -264,6 +264,35 @@ static void test_each_queue_has_its_place(void **state)
 	gpunvme_gpu_close(gpu);
 }
 
+/* In memory of the host where vram works, in any order with its buffers. */
+static void test_a_queue_stays_in_the_host(void **state)
+{
+	struct gpunvme_queue_opts opts = { sizeof(opts), GPUNVME_QUEUE_HOST | GPUNVME_QUEUE_VRAM, 16, 0, 0, 0, 0 };
+	struct gpunvme_dev *dev = open_remote();
+	struct gpunvme_queue *queue, *best;
+	struct gpunvme_gpu *gpu;
+	struct gpunvme_mem *mem;
+
+	(void)state;
+	assert_int_equal(gpunvme_gpu_open("hsa:0", NULL, &gpu), 0);
+	assert_int_equal(gpunvme_queue_create(dev, gpu, &opts, &queue), -EINVAL);
+	opts.flags = GPUNVME_QUEUE_HOST;
+	assert_int_equal(gpunvme_queue_create(dev, gpu, &opts, &queue), 0);
+	assert_string_equal(placement_of(queue), "direct-db");
+	assert_int_equal(gpunvme_mem_alloc(gpu, queue, 8192, NULL, &mem), 0);
+	assert_false(mem->local);
+	read_back(dev, gpu, queue, mem);
+	assert_int_equal(gpunvme_queue_destroy(queue), 0);
+	assert_int_equal(gpunvme_mem_free(mem), 0);
+	assert_int_equal(gpunvme_queue_create(dev, gpu, NULL, &best), 0);
+	assert_string_equal(placement_of(best), "vram");
+	assert_int_equal(gpunvme_queue_create(dev, gpu, &opts, &queue), -EXDEV);
+	assert_non_null(strstr(gpunvme_errmsg(), "for a queue GPUNVME_QUEUE_VRAM"));
+	assert_int_equal(gpunvme_queue_destroy(best), 0);
+	assert_int_equal(gpunvme_dev_close(dev), 0);
+	gpunvme_gpu_close(gpu);
+}
+
 /* The pages of a cache and landing memory lie with the queue that they are made for, too. */
 static void test_caches_and_landing(void **state)
 {
@@ -640,6 +669,7 @@ int main(void)
 		TEST(test_data),      TEST(test_used_up), TEST(test_no_memory), TEST(test_stale_reads), TEST(test_families), TEST(test_ordering_vram),
 		TEST(test_invalidates),
 		TEST(test_every_identifier_in_use), TEST(test_each_queue_has_its_place), TEST(test_caches_and_landing),
+		TEST(test_a_queue_stays_in_the_host),
 	};
 
 	return cmocka_run_group_tests(tests, setup, teardown);
