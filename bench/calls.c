@@ -72,6 +72,8 @@ static const struct {
 	int (*call)(void);
 } calls[] = { CALLS(ROW) };
 
+int measured(int (*call)(void));
+
 __attribute__((noinline)) int measured(int (*call)(void))
 {
 	return call();

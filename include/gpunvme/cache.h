@@ -88,7 +88,7 @@ struct gpunvme_cache_opts {
  *   opened read-only, or a file that kernels may not write.
  * - -ERANGE: the window is not within the namespace, file or volume, or its last page would end after 2^64 bytes.
  * - -ENODATA: the file is empty.
- * - -EXDEV: the file was opened by another device.
+ * - -EXDEV: the file was opened by another device; -ESHUTDOWN: a device of the queue was closed.
  * - -ENOMEM; otherwise as gpunvme_ns_get_info(), gpunvme_file_view(), gpunvme_mem_alloc() and gpunvme_mem_map().
  */
 GPUNVME_API int gpunvme_cache_create(struct gpunvme_queue *queue, const struct gpunvme_cache_opts *opts,

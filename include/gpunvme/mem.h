@@ -49,11 +49,10 @@ struct gpunvme_mem_opts {
  * @opts:  NULL for the defaults. Not kept
  * @mem:   set on success. The caller owns it and frees it by gpunvme_mem_free()
  *
- * The memory lies where the rings of @queue lie (gpunvme_queue_info.placement), so that its devices can use it. It is memory of the
- * GPU if all rings lie there and the self-test has passed (not with GPUNVME_QUEUE_NO_SELFTEST). Else it is memory of the host. That
- * has a descriptor, as by GPUNVME_MEM_SHARED, if @queue is one of a vfio-user: controller. Flags that name a place come before the
- * queue. gpunvme_mem_ptr() of GPU memory may be NULL. The memory is zeroed, locked where the limits allow it, and not inherited
- * over fork(). Any thread may call it.
+ * The memory lies where the rings of @queue lie, so that its devices can use it: in memory of the GPU or of the host
+ * (gpunvme_queue_info.placement). Memory of the host has a descriptor, as by GPUNVME_MEM_SHARED, if @queue is one of a vfio-user:
+ * controller, except with GPUNVME_MEM_HUGE. Flags that name a place come before the queue. gpunvme_mem_ptr() of GPU memory may be
+ * NULL. The memory is zeroed, locked where the limits allow it, and not inherited over fork(). Any thread may call it.
  * Return:
  * - 0; -ENOMEM; -EMFILE: no descriptor; -EIO: the GPU has failed, or with _HIP or _DRM it cannot access the memory.
  * - -EINVAL: zero length, a bad option, or a queue of another GPU.

@@ -46,8 +46,8 @@ enum gpunvme_queue_flags {
 	 */
 	GPUNVME_QUEUE_COMPLETION_THREAD = 1u << 11,
 	/*
-	 * Rings in memory of the host. Without this and GPUNVME_QUEUE_VRAM the queue gets the best placement that works now: not vram
-	 * while buffers of the GPU in memory of the host are mapped to the device.
+	 * Rings in memory of the host, or with GPUNVME_QUEUE_CMB in the drive. Without this and GPUNVME_QUEUE_VRAM the queue gets the
+	 * best placement that works now: not vram while buffers of the GPU in memory of the host are mapped to the device.
 	 */
 	GPUNVME_QUEUE_HOST = 1u << 12,
 };

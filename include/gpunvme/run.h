@@ -270,9 +270,11 @@ struct gpunvme_target {
  * @opts:    NULL for the defaults. Not kept
  * @landing: set on success. The caller owns it and frees it by gpunvme_landing_destroy()
  *
- * It lies where the rings of @queue lie, or in memory of the host if that is better, and is mapped to all devices of @queue. Other
- * queues of the same GPU and devices may use it, too. With several devices all data lands. Any thread may call it.
- * Return: 0; -EINVAL; otherwise as gpunvme_mem_alloc(), gpunvme_mem_map() and gpunvme_mem_dbuf().
+ * It lies where the rings of @queue lie, and is mapped to all devices of @queue. If memory of the GPU is cached there, or a device
+ * cannot reach it, memory of the host is tried. A drive on PCIe takes that only for queues with GPUNVME_QUEUE_HOST. Other queues of
+ * the same GPU and devices may use it, too. With several devices all data lands. Any thread may call it.
+ * Return: 0; -EINVAL; -ESHUTDOWN: a device of the queue was closed; otherwise as gpunvme_mem_alloc(), gpunvme_mem_map() and
+ * gpunvme_mem_dbuf().
  */
 GPUNVME_API int gpunvme_landing_create(struct gpunvme_queue *queue, const struct gpunvme_landing_opts *opts,
 				       struct gpunvme_landing **landing);

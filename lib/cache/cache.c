@@ -215,6 +215,8 @@ GPUNVME_API int gpunvme_cache_create(struct gpunvme_queue *queue, const struct g
 		return ret;
 	ret = gnv_opts_copy(&opts, user, gpunvme_cache_opts);
 	if (!ret)
+		ret = gnv_queue_check(queue);
+	if (!ret)
 		ret = gnv_source_find(&source, queue, &opts);
 	if (!ret)
 		ret = check_opts(&opts, &source);

@@ -169,7 +169,7 @@ static int drop_address(struct gnv_mapping *map, int ret)
 
 	if (take_address(map))
 		leak(map);
-	return gnv_fail(ret, "%s", cause.text);
+	return gnv_fail_again(ret, &cause);
 }
 
 /* Any command may have been for this memory, so every queue ends. */

@@ -100,15 +100,15 @@ static struct gnv_placement *find_or_add(struct gpunvme_dev *dev, struct gpunvme
 static int take(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, bool local)
 {
 	struct gnv_placement *place = find_or_add(dev, gpu);
-	const char *where = local ? "HOST" : "VRAM";
 
 	if (!place)
 		return gnv_fail(-ENOMEM, "out of memory");
 	if (place->users[!local] && dev->nvme.port->remote)
 		return gnv_fail(-EXDEV,
 				"queues and buffers of this GPU lie in memory of the %s on %s, and must lie together: a completion would "
-				"not say that the data has landed. Pass the queue to gpunvme_mem_alloc(), or use GPUNVME_MEM_%s, for a "
-				"queue GPUNVME_QUEUE_%s", local ? "host" : "GPU", dev->nvme.port->address, where, where);
+				"not say that the data has landed. Pass the queue to gpunvme_mem_alloc(), use GPUNVME_MEM_%s, or create "
+				"the queues with GPUNVME_QUEUE_HOST", local ? "host" : "GPU", dev->nvme.port->address,
+				local ? "HOST" : "VRAM");
 	if (local && !place->tried)
 		try_local(dev, place);
 	if (local && place->status)

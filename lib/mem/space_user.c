@@ -35,7 +35,8 @@ static int refuse(const struct gpunvme_mem *mem)
 				mem->ops->kind, mem->len);
 	return gnv_fail(-EOPNOTSUPP,
 			"%s memory of %zu bytes has no descriptor by which a controller in another process could map it. Allocate "
-			"it by gpunvme_mem_alloc() with a queue of that controller, or with GPUNVME_MEM_SHARED",
+			"it by gpunvme_mem_alloc() with a queue of that controller and without GPUNVME_MEM_HUGE, or with "
+			"GPUNVME_MEM_SHARED",
 			mem->ops->kind, mem->len);
 }
 

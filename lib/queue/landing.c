@@ -37,10 +37,10 @@ static int check_options(const struct gpunvme_landing_opts *opts)
 	return 0;
 }
 
-/* @queue: NULL for memory of the host. */
-static int make_memory(struct gpunvme_landing *l, struct gpunvme_queue *queue)
+static int make_memory(struct gpunvme_landing *l, struct gpunvme_queue *queue, uint32_t flags)
 {
-	int ret = gpunvme_mem_alloc(l->gpu, queue, (size_t)l->slots * GNV_LANDING_SLOT, NULL, &l->mem);
+	const struct gpunvme_mem_opts opts = { sizeof(opts), flags, 0 };
+	int ret = gpunvme_mem_alloc(l->gpu, queue, (size_t)l->slots * GNV_LANDING_SLOT, &opts, &l->mem);
 	uint32_t m;
 
 	for (m = 0; m < l->devs && !ret; m++)
@@ -85,11 +85,11 @@ static void drop_memory(struct gpunvme_landing *l)
 /* The parts of it. Those of a failure are freed by give_up(). */
 static int make_parts(struct gpunvme_landing *l, struct gpunvme_queue *queue)
 {
-	int ret = make_memory(l, queue);
+	int ret = make_memory(l, queue, 0);
 
 	if (may_lie_elsewhere(l, queue, ret)) {
 		drop_memory(l);
-		ret = make_memory(l, NULL);
+		ret = make_memory(l, queue, GPUNVME_MEM_HOST);
 	}
 	return ret ? ret : make_local(l);
 }
@@ -138,6 +138,8 @@ GPUNVME_API int gpunvme_landing_create(struct gpunvme_queue *queue, const struct
 		ret = gnv_opts_copy(&known, opts, gpunvme_landing_opts);
 	if (!ret)
 		ret = check_options(&known);
+	if (!ret)
+		ret = gnv_queue_check(queue);
 	if (ret)
 		return ret;
 	l = calloc(1, sizeof(*l));

@@ -209,14 +209,41 @@ static int check_opts(const struct gpunvme_queue_opts *opts, const struct gpunvm
 	return 0;
 }
 
+static uint32_t local_pairs(const struct gpunvme_queue *queue)
+{
+	uint32_t i, n = 0;
+
+	for (i = 0; i < gnv_queue_pairs(queue); i++)
+		n += queue->qp[i]->local;
+	return n;
+}
+
+/*
+ * All pairs of a volume, in one place: no memory would suit those of several. Without a flag one device may have them in memory of
+ * the GPU, and another in that of the host.
+ */
+static int create_alike(struct gpunvme_queue *queue, const struct gpunvme_queue_opts *opts, bool striped)
+{
+	const uint32_t wanted = opts->queues ? opts->queues : striped ? QUEUES_AUTO : 1;
+	struct gpunvme_queue_opts in_host = *opts;
+	int ret = create_pairs(queue, opts, wanted, striped && !opts->queues);
+
+	if (ret || !local_pairs(queue) || local_pairs(queue) == gnv_queue_pairs(queue))
+		return ret;
+	discard_pairs(queue);
+	free(queue->qp);
+	queue->qp = NULL;
+	queue->queues = 0;
+	in_host.flags |= GPUNVME_QUEUE_HOST;
+	return create_pairs(queue, &in_host, wanted, striped && !opts->queues);
+}
+
 /* Where data is to lie. A recovery changes none of it. */
-static void note_place(struct gpunvme_queue *queue, const struct gpunvme_queue_opts *opts)
+static void note_place(struct gpunvme_queue *queue)
 {
 	uint32_t i;
 
-	queue->local = !(opts->flags & GPUNVME_QUEUE_NO_SELFTEST);
-	for (i = 0; i < gnv_queue_pairs(queue); i++)
-		queue->local &= queue->qp[i]->local;
+	queue->local = local_pairs(queue);
 	for (i = 0; i < queue->devices; i++)
 		queue->by_fd |= queue->dev[i]->nvme.port->space->by_fd;
 }
@@ -232,10 +259,10 @@ static int make(struct gpunvme_queue *queue, const struct gpunvme_queue_opts *op
 		if (ret)
 			return ret;
 	}
-	ret = create_pairs(queue, opts, opts->queues ? opts->queues : striped ? QUEUES_AUTO : 1, striped && !opts->queues);
+	ret = create_alike(queue, opts, striped);
 	if (ret)
 		return ret;
-	note_place(queue, opts);
+	note_place(queue);
 	if (!(opts->flags & GPUNVME_QUEUE_COMPLETION_THREAD))
 		return 0;
 	return gnv_completions_start(gnv_queue_pairs(queue), rings, queue, &queue->completions);

@@ -24,7 +24,7 @@ struct gpunvme_queue {
 	uint32_t devices;
 	uint32_t queues; /* of each device */
 	uint32_t stripe; /* as it was asked for */
-	bool local; /* all rings lie in the GPU's memory, as self-tests have shown: data goes there, too */
+	bool local; /* all rings lie in the GPU's memory: data goes there, too */
 	bool by_fd; /* a controller of it is in another process: memory of the host needs a descriptor */
 	uint32_t left;   /* pairs, and calls that destroy it: the last one drops it (atomic) */
 	struct gnv_blocks striped; /* over several devices, when it was created */
@@ -44,6 +44,9 @@ static inline uint32_t gnv_queue_pairs(const struct gpunvme_queue *queue)
  * Return: 0; as gpunvme_ns_get_info().
  */
 int gnv_queue_blocks(const struct gpunvme_queue *queue, struct gnv_blocks *blocks);
+
+/* Return: 0; -ESHUTDOWN: a device of it was closed. */
+int gnv_queue_check(const struct gpunvme_queue *queue);
 
 /* A pair of it is released. Where that is because its device is closed, the queue goes with the last. */
 void gnv_queue_lose(struct gpunvme_queue *queue, const struct gnv_qp *qp);

@@ -24,11 +24,25 @@ static int check_window(const struct gnv_blocks *blocks, struct gpunvme_view *vi
 	return 0;
 }
 
+static int lost(void)
+{
+	return gnv_fail(-ESHUTDOWN, "the queue has lost a pair: a device of it was closed, or it is being destroyed. Call "
+				    "gpunvme_queue_destroy()");
+}
+
+int gnv_queue_check(const struct gpunvme_queue *queue)
+{
+	uint32_t i;
+
+	for (i = 0; i < gnv_queue_pairs(queue); i++)
+		if (!queue->qp[i])
+			return lost();
+	return 0;
+}
+
 static int view_pair(struct gnv_qp *qp, const struct gpunvme_view *view, struct gpunvme_dq *dq)
 {
-	return qp ? gnv_qp_view(qp, view, dq)
-		  : gnv_fail(-ESHUTDOWN, "the queue has lost a pair: a device of it was closed, or it is being destroyed. Call "
-				      "gpunvme_queue_destroy()");
+	return qp ? gnv_qp_view(qp, view, dq) : lost();
 }
 
 /* Views of all pairs, in memory of the threads. */

@@ -61,9 +61,13 @@ static size_t find_cause(const char *line, const char *fmt, va_list ap)
 	const size_t head = before_remedy(fmt, strlen(fmt)), end = printed(line, fmt, head, ap);
 	const size_t from = printed(line, fmt, passed_on(fmt, head), ap);
 
+	size_t cause;
+
 	if (end - from == strlen(last.text) && !memcmp(line + from, last.text, end - from))
-		return from + last.cause;
-	return from + before_remedy(line + from, end - from);
+		cause = from + last.cause;
+	else
+		cause = from + before_remedy(line + from, end - from);
+	return strncmp(line + cause, ". ", 2) ? strlen(line) : cause; /* a long message may end before its remedy */
 }
 
 size_t gnv_cause_len(const char *text)

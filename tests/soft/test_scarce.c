@@ -287,7 +287,7 @@ int __wrap_gnv_os_file_open(const char *path, uint32_t block, bool read_only, st
 static void count_warnings(void *ctx, enum gpunvme_log_level level, const char *text)
 {
 	if (level == GPUNVME_LOG_WARN && strstr(text, "its blocks have 4096 bytes, so blocks of 512 go through the page cache") &&
-	    strstr(text, "use lba=4096"))
+	    strstr(text, "Use lba=4096"))
 		++*(unsigned *)ctx;
 }
 

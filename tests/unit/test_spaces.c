@@ -38,7 +38,7 @@ static void test_no_descriptor(void **state)
 	char byte;
 
 	(void)state;
-	is_refused(&(struct gpunvme_mem){ .ops = &ops, .fd = -1, .dmabuf = -1, .cpu = &byte }, "with a queue of that controller, or with GPUNVME_MEM_SHARED");
+	is_refused(&(struct gpunvme_mem){ .ops = &ops, .fd = -1, .dmabuf = -1, .cpu = &byte }, "with a queue of that controller and without GPUNVME_MEM_HUGE, or with GPUNVME_MEM_SHARED");
 	is_refused(&(struct gpunvme_mem){ .ops = &ops, .fd = -1, .dmabuf = -1, .cpu = &byte, .local = true }, "is a device's");
 	is_refused(&(struct gpunvme_mem){ .ops = &ops, .fd = -1, .dmabuf = 0, .cpu = &byte }, "is a device's");
 	is_refused(&(struct gpunvme_mem){ .ops = &ops, .fd = -1, .dmabuf = -1 }, "is a device's");

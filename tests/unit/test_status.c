@@ -82,6 +82,7 @@ static void test_causes(void **state)
 {
 	struct gnv_message kept;
 	char longest[600];
+	size_t len;
 
 	(void)state;
 	gnv_fail(-EIO, "%s has %u bytes. Make it larger. It is small", "a. b.img", 3);
@@ -110,6 +111,12 @@ static void test_causes(void **state)
 	longest[sizeof(longest) - 1] = '\0';
 	gnv_fail(-EIO, "%s has %u bytes. Make it larger", longest, 3);
 	assert_int_equal(gnv_cause_len(gpunvme_errmsg()), sizeof(kept.text) - 1);
+	for (unsigned cut = 1; cut < 16; cut++) { /* within the cause, its end and the remedy */
+		longest[sizeof(kept.text) - cut] = '\0';
+		gnv_fail(-EIO, "%s: no. Make it", longest);
+		len = gnv_cause_len(gpunvme_errmsg());
+		assert_true(len == strlen(gpunvme_errmsg()) || !strncmp(gpunvme_errmsg() + len, ". ", 2));
+	}
 	assert_int_equal(gnv_cause_len("the cause. The remedy"), 9);
 }
 

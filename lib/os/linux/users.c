@@ -242,8 +242,9 @@ int gnv_users_of_image(const char *sys, const char *proc, int fd, bool locked, c
 
 int gnv_users_say_lower(const struct gnv_lower *lower, const char *how, char text[GNV_USERS_TEXT])
 {
-	gnv_users_say(text, "/dev/%.20s is made of %.80s: %.120s", lower->loop, lower->path, how);
-	tame(text);
+	char plain[256];
+
+	gnv_users_say(text, "/dev/%.20s is made of %.80s: %.120s", lower->loop, gnv_plain(lower->path, plain), how);
 	return -EBUSY;
 }
 
