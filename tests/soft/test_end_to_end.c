@@ -106,8 +106,8 @@ static void rig_open(struct rig *r, uint32_t nsid, uint32_t depth)
 	opts.flags = getenv("GPUNVME_TEST_FORWARD") ? GPUNVME_QUEUE_FORWARD : 0;
 	good(gpunvme_queue_create(dev, gpu, &opts, &r->qp));
 	good(gpunvme_queue_view(r->qp, &view, &r->dq));
-	good(gpunvme_mem_alloc(gpu, NULL, BYTES, NULL, &r->out));
-	good(gpunvme_mem_alloc(gpu, NULL, BYTES, NULL, &r->in));
+	good(gpunvme_mem_alloc(gpu, r->qp, BYTES, NULL, &r->out));
+	good(gpunvme_mem_alloc(gpu, r->qp, BYTES, NULL, &r->in));
 	good(gpunvme_mem_map(r->out, dev));
 	good(gpunvme_mem_map(r->in, dev));
 	good(gpunvme_mem_dbuf(r->out, dev, &r->dout));
