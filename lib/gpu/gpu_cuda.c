@@ -178,7 +178,11 @@ static int cuda_mmio_attach(struct gpunvme_gpu *gpu, const struct gnv_gpu_foreig
 
 static int cuda_detach(struct gpunvme_gpu *gpu, struct gnv_gpu_range *range)
 {
-	return range->cookie ? gnv_cuda_unregister(cuda_of(gpu), range->cookie) : 0;
+	const int ret = range->cookie ? gnv_cuda_unregister(cuda_of(gpu), range->cookie) : 0;
+
+	if (ret == -EAGAIN)
+		gnv_cuda_abandon(range->cookie);
+	return ret;
 }
 
 /* The pages that the driver pinned of the CPU's mapping stay: nothing can be put in their place. */

@@ -233,5 +233,7 @@ int gnv_vdrive_unmap(struct gnv_soft *soft, const struct gnv_soft_map *map)
 	region->known = false;
 	ret = d->exec->ops->hide(d->exec, region->cookie);
 	region->shown = ret == -EAGAIN && is_ready(d);
+	if (ret == -EAGAIN && !region->shown)
+		d->exec->ops->abandon(region->cookie);
 	return region->shown ? -EAGAIN : ret ? -EOWNERDEAD : 0;
 }

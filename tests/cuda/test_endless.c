@@ -206,6 +206,33 @@ static void a_drive_is_closed(void)
 	end_kernel();
 }
 
+/* The program's own memory that such a drive left registered: what gets its addresses later is not read by way of the old pages. */
+static void addresses_are_not_used_again(void)
+{
+	const int flags = MAP_PRIVATE | MAP_ANONYMOUS;
+	struct gpunvme_mem *mem;
+	struct gpunvme_dev *dev;
+	struct rig r;
+	char *bytes;
+
+	bytes = mmap(NULL, COMMANDS * 4096, PROT_READ | PROT_WRITE, flags, -1, 0);
+	open_logged(&r, DRIVE);
+	good(gpunvme_mem_register(r.pair.gpu, bytes, COMMANDS * 4096, &mem));
+	good(gpunvme_mem_map(mem, r.pair.dev));
+	begin_kernel(1, 1);
+	close_drive(&r);
+	end_kernel();
+	assert_ptr_equal(mmap(bytes, COMMANDS * 4096, PROT_READ | PROT_WRITE, flags | MAP_FIXED, -1, 0), bytes);
+	good(gpunvme_dev_open(DRIVE, NULL, &dev));
+	good(gpunvme_gpu_open("cpu", NULL, &r.pair.gpu));
+	good(gpunvme_mem_register(r.pair.gpu, bytes, COMMANDS * 4096, &mem));
+	assert_int_equal(gpunvme_mem_map(mem, dev), -EBUSY);
+	says("is still registered with CUDA");
+	good(gpunvme_mem_free(mem));
+	good(gpunvme_dev_close(dev));
+	gpunvme_gpu_close(r.pair.gpu);
+}
+
 /* Nothing is lost: it is unmapped when the kernel has ended. */
 static void memory_is_unmapped(void)
 {
@@ -328,6 +355,7 @@ static const struct {
 	{ "a_drive_is_closed", a_drive_is_closed },	  { "memory_is_unmapped", memory_is_unmapped },
 	{ "two_drives_are_there", two_drives_are_there }, { "a_drive_has_an_image", a_drive_has_an_image },
 	{ "threads_are_closed", threads_are_closed },	  { "the_gpu_is_full", the_gpu_is_full },
+	{ "addresses_are_not_used_again", addresses_are_not_used_again },
 };
 #define CASES (sizeof(cases) / sizeof(cases[0]))
 

@@ -281,6 +281,8 @@ int gnv_hsa_drain(struct gnv_hsa *gpu, uint32_t ms)
 
 	if (!ret)
 		__atomic_store_n(&gpu->runs, false, __ATOMIC_RELEASE);
+	if (ret == -ETIMEDOUT) /* a kernel of the program may have the GPU. Its barrier stays, and the next call waits again */
+		__atomic_store_n(&gpu->stuck, false, __ATOMIC_RELEASE);
 	return ret;
 }
 

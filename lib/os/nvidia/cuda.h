@@ -128,6 +128,9 @@ int gnv_cuda_enqueue(struct gnv_cuda *cuda, void *stream, const struct gnv_cuda_
 int gnv_cuda_register(struct gnv_cuda *cuda, void *ptr, size_t len, bool io, uint64_t *at, bool *ours);
 int gnv_cuda_unregister(struct gnv_cuda *cuda, void *ptr);
 
+/* After -EAGAIN, where no later call will come: the pages stay, and gnv_cuda_register() refuses their addresses. */
+void gnv_cuda_abandon(const void *ptr);
+
 /* Memory of the GPU, zeroed. gnv_cuda_alloc() returns 0, -ENOMEM, -EIO. */
 int gnv_cuda_alloc(struct gnv_cuda *cuda, size_t len, uint64_t *at);
 void gnv_cuda_free(struct gnv_cuda *cuda, uint64_t at);

@@ -212,16 +212,25 @@ static int unregister(struct gnv_cuda *cuda, struct registered *known)
 	return 0;
 }
 
+/* Other memory may get these addresses, and the entry has the old pages. */
+void gnv_cuda_abandon(const void *ptr)
+{
+	struct registered *known;
+
+	pthread_mutex_lock(&registering);
+	known = *find_registered(ptr, 1);
+	if (known)
+		known->kept = true;
+	pthread_mutex_unlock(&registering);
+}
+
 /* The error message stays that of the failure. */
 static int undo_register(struct gnv_cuda *cuda, struct registered *undo, int ret)
 {
 	const struct gnv_message first = gnv_message();
 
-	if (unregister(cuda, undo) == -EAGAIN) {
-		pthread_mutex_lock(&registering);
-		undo->kept = true;
-		pthread_mutex_unlock(&registering);
-	}
+	if (unregister(cuda, undo) == -EAGAIN)
+		gnv_cuda_abandon(undo->ptr);
 	return gnv_fail_again(ret, &first);
 }
 
