@@ -116,6 +116,14 @@ static void take_views(void)
 	}
 }
 
+/* The thread that reads events may send a command now. */
+static void set_admin_timeout(uint32_t ms)
+{
+	pthread_mutex_lock(&t.dev->nvme.admin.lock);
+	t.dev->nvme.admin.timeout_ms = ms;
+	pthread_mutex_unlock(&t.dev->nvme.admin.lock);
+}
+
 static void open_all(const char *keys, uint32_t queues)
 {
 	static const struct gnv_soft_fault fault = { decide, NULL };
@@ -399,7 +407,7 @@ static void reset_beside_an_admin_command(void **state)
 
 	(void)state;
 	open_all("", 2);
-	t.dev->nvme.admin.timeout_ms = 3600u * 1000;
+	set_admin_timeout(3600u * 1000);
 	__atomic_store_n(&t.asking, GNV_SOFT_DROP, __ATOMIC_RELAXED);
 	assert_int_equal(pthread_create(&thread, NULL, ask_in_vain, &ret), 0);
 	while (!__atomic_load_n(&t.dropped, __ATOMIC_ACQUIRE))
@@ -523,9 +531,9 @@ static void events_and_state(void **state)
 	assert_int_equal(state_now(2), GPUNVME_STATE_ALIVE);
 
 	__atomic_store_n(&t.setting, GNV_SOFT_DROP, __ATOMIC_RELAXED); /* a command that is not answered */
-	t.dev->nvme.admin.timeout_ms = VAIN_MS;
+	set_admin_timeout(VAIN_MS);
 	assert_int_equal(gpunvme_dev_set_feature(t.dev, GPUNVME_FID_VWC, 0), -ETIMEDOUT);
-	t.dev->nvme.admin.timeout_ms = LONG_MS;
+	set_admin_timeout(LONG_MS);
 	next_is(fd, GPUNVME_EVENT_LOST, NULL, 2);
 	assert_int_equal(state_now(2), GPUNVME_STATE_DEAD);
 	assert_int_equal(gpunvme_dev_get_feature(t.dev, GPUNVME_FID_VWC, &value), -ESHUTDOWN);
