@@ -31,6 +31,7 @@ struct exec_hsa {
 	pthread_t launcher;
 	bool launching;
 	uint32_t end; /* atomic: no more launches */
+	bool unlocked; /* memory went that was not unmapped */
 	uint64_t launched; /* atomic, written by the launcher */
 };
 
@@ -169,6 +170,16 @@ static int hsa_reach(struct gnv_vd_exec *exec, const struct gpunvme_mem *mem, ui
 
 /* ---- Launches ---- */
 
+/* What the program freed without unmapping it is no reason to stop: commands for it end the drive, those for other memory go on. */
+static void renew(struct exec_hsa *h)
+{
+	const bool failed = gnv_hsa_renew(h->hsa, NULL);
+
+	if (failed && !h->unlocked)
+		gnv_log(h->log, GPUNVME_LOG_ERROR, "the drive soft:vram: %s (said once)", gpunvme_errmsg());
+	h->unlocked |= failed;
+}
+
 static int launch(struct exec_hsa *h)
 {
 	const uint32_t width = gnv_hsa_info(h->hsa)->width;
@@ -188,6 +199,7 @@ static int launch_ahead(struct exec_hsa *h, uint64_t ended)
 
 	while (!ret && h->launched - ended / h->workers < AHEAD) {
 		h->before_launch(h->ctx);
+		renew(h);
 		ret = launch(h);
 		__atomic_store_n(&h->launched, h->launched + !ret, __ATOMIC_RELEASE);
 	}
@@ -245,7 +257,7 @@ static int hsa_start(struct gnv_vd_exec *exec, uint64_t vd, uint64_t slice_ns)
 	return 0;
 }
 
-/* After a fault or a time-out the rest stays, as in gnv_hsa_close(). */
+/* After a time-out the controller tries again. After a failure of the GPU all stays, as in gnv_hsa_close(). */
 static bool hsa_stop(struct gnv_vd_exec *exec, uint32_t ms)
 {
 	struct exec_hsa *h = hsa_of(exec);
@@ -254,7 +266,10 @@ static bool hsa_stop(struct gnv_vd_exec *exec, uint32_t ms)
 	if (h->launching)
 		pthread_join(h->launcher, NULL);
 	h->launching = false;
-	return !h->launched || !gnv_hsa_drain(h->hsa, ms);
+	if (!h->launched || !gnv_hsa_drain(h->hsa, ms))
+		return true;
+	gnv_log(h->log, GPUNVME_LOG_ERROR, "the drive soft:vram: does not end, and its memory stays: %s", gpunvme_errmsg());
+	return false;
 }
 
 const struct gnv_vd_exec_ops gnv_vd_exec_hsa = {

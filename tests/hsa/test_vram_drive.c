@@ -13,6 +13,13 @@
 #include "common/pair.h" /* has a parameter that rig.h has as a variable */
 #include "rig.h"
 
+#include <sys/mman.h>
+
+#include "dev/dev.h"
+#include "soft/engine/threads.h"
+#include "soft/soft.h"
+#include "util/clock.h"
+
 #define DRIVE "soft:vram:1M?on=hsa:0&queues=2&link=0&slice=20"
 #define COMMANDS 8u
 
@@ -77,6 +84,54 @@ static void threads_of_the_same_gpu(void **state)
 	write_and_read("hsa:0");
 }
 
+static void full(bool is)
+{
+	__atomic_store_n((bool *)played_symbol("standin_full"), is, __ATOMIC_RELEASE);
+}
+
+/* Kernels of the program fill the GPU: closing ends, and can be repeated when they have ended. */
+static void a_full_gpu(void **state)
+{
+	struct gpunvme_dev *dev;
+	struct pair p;
+
+	(void)state;
+	pair_open(&p, DRIVE, "cpu:4", COMMANDS * 4096);
+	dev = p.dev;
+	dev->nvme.admin.timeout_ms = dev->nvme.ctrl.disable_ms = dev->nvme.ctrl.shutdown_ms = gnv_dev_soft(dev)->patience_ms = 300;
+	full(true);
+	gnv_sleep_ms(100); /* launches that had begun end */
+	assert_int_equal(gpunvme_dev_close(dev), -EBUSY);
+	assert_int_equal(gpunvme_dev_close(dev), -EBUSY);
+	full(false);
+	gnv_dev_soft(dev)->patience_ms = 60000;
+	good(gpunvme_dev_close(dev));
+	good(gpunvme_mem_free(p.mem));
+	gpunvme_gpu_close(p.gpu);
+	nothing_left();
+}
+
+/* Memory of the program goes before it is unmapped: the drive goes on with other memory, and the mapping can be ended. */
+static void memory_that_went(void **state)
+{
+	const size_t len = 65536;
+	void *own = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct gpunvme_mem *mem;
+	struct pair p;
+
+	(void)state;
+	pair_open(&p, DRIVE, "cpu:4", COMMANDS * 4096);
+	good(gpunvme_mem_register(p.gpu, own, len, &mem));
+	good(gpunvme_mem_map(mem, p.dev));
+	munmap(own, len);
+	move_all(&p, GPUNVME_IO_WRITE);
+	move_all(&p, GPUNVME_IO_READ);
+	good(gpunvme_mem_unmap(mem, p.dev));
+	good(gpunvme_mem_free(mem));
+	pair_close(&p);
+	nothing_left();
+}
+
 static void refused(const char *query, int err, const char *why)
 {
 	char drive[200];
@@ -109,6 +164,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_teardown(blocks_come_back, clear),
 		cmocka_unit_test_teardown(threads_of_the_same_gpu, clear),
+		cmocka_unit_test_teardown(a_full_gpu, clear),
+		cmocka_unit_test_teardown(memory_that_went, clear),
 		cmocka_unit_test_teardown(refusals_say_what_to_do, clear),
 	};
 	struct gpunvme_gpu *gpu;

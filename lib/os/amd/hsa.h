@@ -153,9 +153,11 @@ struct gnv_hsa_job {
 int gnv_hsa_run(struct gnv_hsa *gpu, const struct gnv_hsa_job *job);
 
 /*
- * gnv_hsa_begin() - enqueue a kernel after all that is in the queue, and return. Its arguments are those of the first call. The
- * rest is as in gnv_hsa_run(), which this GPU must not be used for then. @job: its time-out is not used
- * gnv_hsa_drain() - wait until all that is in the queue has ended. Return: 0; -ETIMEDOUT not within @ms; -EIO
+ * gnv_hsa_begin() - enqueue a kernel after all that is in the queue, and return. Its arguments are those of the first call. Locked
+ * memory stays as it is. The rest is as in gnv_hsa_run(), which this handle must not be used for then.
+ * @job: its time-out is not used
+ * gnv_hsa_drain() - wait until all that is in the queue has ended
+ * Return: 0; -ETIMEDOUT not within @ms: it may be called again; -EIO
  */
 int gnv_hsa_begin(struct gnv_hsa *gpu, const struct gnv_hsa_job *job);
 int gnv_hsa_drain(struct gnv_hsa *gpu, uint32_t ms);

@@ -106,8 +106,12 @@ int gnv_hsa_faulted(const struct gnv_hsa *gpu, const char *kernel)
 
 int gnv_hsa_usable(const struct gnv_hsa *gpu)
 {
+	const int broken = __atomic_load_n(&gpu->broken, __ATOMIC_ACQUIRE);
+
 	if (gnv_hsa_faulted(gpu, "an earlier kernel"))
 		return -EIO;
+	if (broken)
+		return gnv_hsa_refused(gpu, (hsa_status_t)broken, -EIO, "an earlier kernel");
 	if (!__atomic_load_n(&gpu->stuck, __ATOMIC_ACQUIRE))
 		return 0;
 	return gnv_fail(-EIO, "GPU %s: an earlier kernel or fence failed or never ended. Close the GPU and open it again", gpu->info.bdf);

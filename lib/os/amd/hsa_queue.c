@@ -252,51 +252,59 @@ int gnv_hsa_run(struct gnv_hsa *gpu, const struct gnv_hsa_job *job)
 	return ret;
 }
 
-static int fence(struct gnv_hsa *gpu, const struct gnv_hsa_job *job, uint16_t after)
+int gnv_hsa_fence(struct gnv_hsa *gpu)
 {
+	const struct gnv_hsa_job job = { .name = "fence", .timeout_ms = gpu->bound.ms };
 	int ret;
 
 	pthread_mutex_lock(&gpu->lock);
 	ret = gnv_hsa_usable(gpu);
 	if (!ret) {
 		gpu->api.signal_store_screlease(gpu->done, 1);
-		submit_barrier(gpu, after);
-		ret = wait_for_end(gpu, job);
+		submit_barrier(gpu, 0);
+		ret = wait_for_end(gpu, &job);
 	}
 	pthread_mutex_unlock(&gpu->lock);
 	return ret;
 }
 
-int gnv_hsa_fence(struct gnv_hsa *gpu)
+/* With the lock. A barrier that is late stays in the queue, with its signal, and the next call waits for it. */
+static int drain_locked(struct gnv_hsa *gpu, const struct gnv_hsa_job *job)
 {
-	const struct gnv_hsa_job job = { .name = "fence", .timeout_ms = gpu->bound.ms };
+	int ret = gnv_hsa_usable(gpu);
 
-	return fence(gpu, &job, 0);
+	if (ret)
+		return ret;
+	if (!gpu->drains) {
+		gpu->api.signal_store_screlease(gpu->done, 1);
+		submit_barrier(gpu, AFTER_ALL);
+	}
+	ret = wait_for_end(gpu, job);
+	gpu->drains = ret;
+	if (ret == -ETIMEDOUT) /* kernels of the program may fill the GPU */
+		__atomic_store_n(&gpu->stuck, false, __ATOMIC_RELEASE);
+	if (!ret)
+		__atomic_store_n(&gpu->runs, false, __ATOMIC_RELEASE);
+	return ret;
 }
 
 int gnv_hsa_drain(struct gnv_hsa *gpu, uint32_t ms)
 {
 	const struct gnv_hsa_job job = { .name = "kernel of a drive", .timeout_ms = ms };
-	const int ret = fence(gpu, &job, AFTER_ALL);
+	int ret;
 
-	if (!ret)
-		__atomic_store_n(&gpu->runs, false, __ATOMIC_RELEASE);
-	if (ret == -ETIMEDOUT) /* a kernel of the program may have the GPU. Its barrier stays, and the next call waits again */
-		__atomic_store_n(&gpu->stuck, false, __ATOMIC_RELEASE);
+	pthread_mutex_lock(&gpu->lock);
+	ret = drain_locked(gpu, &job);
+	pthread_mutex_unlock(&gpu->lock);
 	return ret;
 }
 
 /* With the lock. The arguments stay as they are, because a kernel that has not ended uses them. */
 static int begin_locked(struct gnv_hsa *gpu, const struct gnv_hsa_job *job)
 {
-	const int broken = __atomic_load_n(&gpu->broken, __ATOMIC_ACQUIRE);
 	struct kernel kernel = { 0, 0, 0, 0 };
 	int ret = gnv_hsa_usable(gpu);
 
-	if (!ret && broken)
-		ret = gnv_hsa_refused(gpu, (hsa_status_t)broken, -EIO, job->name);
-	if (!ret)
-		ret = gnv_hsa_renew(gpu, NULL);
 	if (!ret)
 		ret = find_kernel(gpu, job->name, &kernel);
 	if (ret)

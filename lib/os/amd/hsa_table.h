@@ -124,6 +124,7 @@ struct gnv_hsa {
 	hsa_signal_t done;
 	bool stuck; /* atomic: a kernel never ended */
 	bool runs;  /* atomic: a kernel that has not ended */
+	bool drains; /* a barrier of gnv_hsa_drain() is in the queue */
 	int broken; /* atomic: status with which the queue ended */
 	uint64_t fault_at; /* atomic: of a memory fault, or 0 */
 	struct gnv_hsa_bound bound;

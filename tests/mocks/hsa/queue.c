@@ -20,7 +20,8 @@ struct signal {
 struct queue {
 	hsa_queue_t base;
 	struct signal bell; /* its lock protects the rest */
-	uint64_t written, taken, ended; /* packets */
+	uint64_t written, taken, ended; /* packets. ended: all before it have ended */
+	unsigned char *over;		/* of each place: its packet has ended, and not all before it */
 	unsigned gpu, running;
 	int stop;  /* kernels shall end */
 	bool dead; /* it has failed and takes nothing more */
@@ -193,6 +194,15 @@ static void await_older(const struct work *w)
 	pthread_mutex_unlock(&q->bell.lock);
 }
 
+/* A work-group starts where a unit has room for it. Kernels of the program may take all units, and a barrier takes none. */
+STANDIN_API bool standin_full;
+
+static void await_room(const struct work *w)
+{
+	while (__atomic_load_n(&standin_full, __ATOMIC_ACQUIRE) && !__atomic_load_n(&w->queue->stop, __ATOMIC_RELAXED))
+		usleep(1000);
+}
+
 static hsa_status_t run_packet(struct work *w)
 {
 	const struct standin_kernel *k;
@@ -208,6 +218,7 @@ static hsa_status_t run_packet(struct work *w)
 	status = check(w->queue, &w->packet, k);
 	if (status != HSA_STATUS_SUCCESS)
 		return status;
+	await_room(w);
 	standin_lanes_run(w->queue->gpu, (int)w->packet.grid_size_x);
 	status = k->lanes->run(k, &w->packet, w->queue->gpu, &w->guard);
 	standin_lanes_run(w->queue->gpu, -(int)w->packet.grid_size_x);
@@ -291,7 +302,9 @@ static void *run(void *arg)
 		fail(q, w->status, w->guard.address);
 	pthread_mutex_lock(&q->bell.lock);
 	q->running--;
-	q->ended++;
+	q->over[w->number & (q->base.size - 1)] = 1;
+	for (; q->over[q->ended & (q->base.size - 1)]; q->ended++)
+		q->over[q->ended & (q->base.size - 1)] = 0;
 	pthread_cond_broadcast(&q->bell.changed);
 	pthread_mutex_unlock(&q->bell.lock);
 	sem_destroy(&w->news);
@@ -348,13 +361,14 @@ STANDIN_API hsa_status_t hsa_queue_create(hsa_agent_t agent, uint32_t size, hsa_
 	if (!size || size & (size - 1) || agent.handle < AGENT_GPU || type != HSA_QUEUE_TYPE_MULTI || private_segment_size != UINT32_MAX ||
 	    group_segment_size != UINT32_MAX)
 		return HSA_STATUS_ERROR_INVALID_ARGUMENT;
-	q = calloc(1, sizeof(*q) + size * sizeof(q->packet[0]));
+	q = calloc(1, sizeof(*q) + size * (sizeof(q->packet[0]) + 1));
 	if (!q)
 		return HSA_STATUS_ERROR_OUT_OF_RESOURCES;
 	signal_init(&q->bell, 0);
 	q->bell.queue = q;
 	q->gpu = (unsigned)(agent.handle - AGENT_GPU);
 	q->base.base_address = q->packet;
+	q->over = (unsigned char *)(q->packet + size);
 	q->base.size = size;
 	q->base.doorbell_signal.handle = (uintptr_t)&q->bell;
 	q->failed = callback;

@@ -99,6 +99,9 @@ void standin_pages_see(const void *ptr, size_t len, void (*see)(void *ctx, size_
 struct gfx_cache *standin_near(unsigned gpu);
 STANDIN_API void standin_near_flush(const void *ptr, size_t len);
 
+/* Kernels of the program fill all units, so that no kernel begins (atomic). */
+extern STANDIN_API bool standin_full;
+
 /* A queue of the user's, as HIP's streams have: its packets may have fences of agent scope. */
 STANDIN_API void standin_user_queue(hsa_queue_t *queue);
 
