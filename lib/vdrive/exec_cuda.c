@@ -33,6 +33,7 @@ struct exec_cuda {
 	void (*before_launch)(void *ctx);
 	void *ctx;
 	pthread_t launcher;
+	bool over; /* atomic: the launcher ends */
 	bool launching;
 	struct gnv_cuda_resident resident;
 	uint32_t end; /* atomic: no more launches */
@@ -227,7 +228,22 @@ static void *launch_on(void *arg)
 			gnv_log(c->log, GPUNVME_LOG_ERROR, "the drive soft:vram: stands still: %s (said once)", gpunvme_errmsg());
 		said |= ret != 0;
 	}
+	__atomic_store_n(&c->over, true, __ATOMIC_RELEASE);
 	return NULL;
+}
+
+/* A launch may wait in the driver, as long as another thread of the program waits there for a kernel. */
+static bool end_launcher(struct exec_cuda *c, uint32_t ms)
+{
+	struct gnv_deadline deadline = gnv_deadline_in(ms);
+
+	gnv_cuda_resident_remove(&c->resident);
+	while (!__atomic_load_n(&c->over, __ATOMIC_ACQUIRE))
+		if (!gnv_deadline_poll_again(&deadline))
+			return false;
+	pthread_join(c->launcher, NULL);
+	c->launching = false;
+	return true;
 }
 
 static bool cuda_is_queued(struct gnv_vd_exec *exec)
@@ -288,11 +304,8 @@ static bool cuda_stop(struct gnv_vd_exec *exec, uint32_t ms)
 	struct exec_cuda *c = cuda_of(exec);
 
 	__atomic_store_n(&c->end, 1, __ATOMIC_RELEASE);
-	if (c->launching) {
-		gnv_cuda_resident_remove(&c->resident);
-		pthread_join(c->launcher, NULL);
-	}
-	c->launching = false;
+	if (c->launching && !end_launcher(c, ms))
+		return false;
 	if (c->stream && !gnv_cuda_stream_end(c->cuda, c->stream, ms))
 		return false;
 	c->stream = NULL;

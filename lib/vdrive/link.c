@@ -52,8 +52,10 @@ void gnv_vdrive_measure_link(struct gnv_vdrive *d)
 		return;
 	if (!d->exec->ops->show(d->exec, host, len, &at, &cookie)) { /* pinned, because memory that is not pinned is copied twice */
 		measure(d, host, len);
-		if (d->exec->ops->hide(d->exec, cookie))
-			return; /* the GPU may still access it, so it stays */
+		if (d->exec->ops->hide(d->exec, cookie)) { /* the GPU may still access it, so it stays */
+			gnv_log(d->t.soft.log, GPUNVME_LOG_ERROR, "%zu bytes of the measurement are leaked: %s", len, gpunvme_errmsg());
+			return;
+		}
 	}
 	gnv_sys_unmap(host, len);
 }

@@ -261,14 +261,17 @@ static void two_drives_are_there(void)
 {
 	static struct rig first, second, third;
 	struct gpunvme_dev *dev;
+	int held;
 
 	open_logged(&first, DRIVE);
 	open_logged(&second, DRIVE);
 	begin_kernel(1, 1);
 	close_drive(&first);
 	write_and_read(&second);
+	held = mock_driver() ? mock_driver()->contexts + mock_driver()->streams : 0;
 	began = gnv_clock_ns();
 	assert_int_equal(gpunvme_dev_open(DRIVE, NULL, &dev), -EBUSY);
+	assert_int_equal(mock_driver() ? mock_driver()->contexts + mock_driver()->streams : 0, held);
 	print_time("open");
 	says(OF_KERNEL);
 	write_and_read(&second);
@@ -320,6 +323,42 @@ static void threads_are_closed(void)
 	end_kernel();
 }
 
+static void *end_later(void *arg)
+{
+	(void)arg;
+	gnv_sleep_ms(1500);
+	__atomic_store_n(own.word, 1, __ATOMIC_RELEASE);
+	return NULL;
+}
+
+/* Threads that no drive of this GPU knew when they began lose nothing by a kernel that lasts longer than a drive waits for. */
+static void threads_wait_for_long_kernels(void)
+{
+	struct gpunvme_gpu *gpu;
+	struct gpunvme_dev *dev;
+	struct gpunvme_mem *mem;
+	pthread_t ender;
+	struct rig r;
+
+	good(gpunvme_gpu_open("cuda:0", NULL, &gpu));
+	open_logged(&r, DRIVE);
+	good(gpunvme_dev_open("soft:ram:1M", NULL, &dev));
+	good(gpunvme_mem_alloc(gpu, NULL, 1 << 21, NULL, &mem));
+	good(gpunvme_mem_map(mem, dev));
+	begin_kernel(1, 1);
+	assert_int_equal(gpunvme_mem_unmap(r.pair.mem, r.pair.dev), -EBUSY);
+	assert_int_equal(pthread_create(&ender, NULL, end_later, NULL), 0);
+	good(gpunvme_mem_free(mem));
+	pthread_join(ender, NULL);
+	end_kernel();
+	good(gpunvme_mem_unmap(r.pair.mem, r.pair.dev));
+	good(gpunvme_mem_map(r.pair.mem, r.pair.dev));
+	close_rig(&r);
+	good(gpunvme_dev_close(dev));
+	gpunvme_gpu_close(gpu);
+	assert_int_equal(leaks + leaves, 0);
+}
+
 /* The kernel has all multiprocessors, so launches of the drive do not end. It stays until they have. */
 static void the_gpu_is_full(void)
 {
@@ -348,6 +387,28 @@ static void the_gpu_is_full(void)
 	gpunvme_gpu_close(r.pair.gpu);
 }
 
+/* Nor does a launch that the driver holds back hang its end. */
+static void a_launch_waits(void)
+{
+	struct gpunvme_dev *dev;
+	struct rig r;
+
+	open_logged(&r, DRIVE);
+	dev = r.pair.dev;
+	if (mock_driver()) {
+		dev->nvme.admin.timeout_ms = dev->nvme.ctrl.disable_ms = dev->nvme.ctrl.shutdown_ms = gnv_dev_soft(dev)->patience_ms = 300;
+		__atomic_store_n(&mock_driver()->held, true, __ATOMIC_RELEASE);
+		while (!__atomic_load_n(&mock_driver()->launching, __ATOMIC_ACQUIRE))
+			gnv_sleep_ms(1);
+		assert_int_equal(gpunvme_dev_close(dev), -EBUSY);
+		__atomic_store_n(&mock_driver()->held, false, __ATOMIC_RELEASE);
+		gnv_dev_soft(dev)->patience_ms = 60000;
+	}
+	good(gpunvme_dev_close(dev));
+	good(gpunvme_mem_free(r.pair.mem));
+	gpunvme_gpu_close(r.pair.gpu);
+}
+
 static const struct {
 	const char *name;
 	void (*run)(void);
@@ -356,6 +417,8 @@ static const struct {
 	{ "two_drives_are_there", two_drives_are_there }, { "a_drive_has_an_image", a_drive_has_an_image },
 	{ "threads_are_closed", threads_are_closed },	  { "the_gpu_is_full", the_gpu_is_full },
 	{ "addresses_are_not_used_again", addresses_are_not_used_again },
+	{ "threads_wait_for_long_kernels", threads_wait_for_long_kernels },
+	{ "a_launch_waits", a_launch_waits },
 };
 #define CASES (sizeof(cases) / sizeof(cases[0]))
 

@@ -238,6 +238,9 @@ int gnv_cuda_close(struct gnv_cuda *cuda)
 		if (!gnv_cuda_is_stuck(cuda->gpu))
 			end_use(cuda);
 		gnv_cuda_wait_ends(cuda->gpu, began);
+	} else if (!cuda->modules && !gnv_cuda_is_stuck(cuda->gpu)) {
+		end_use(cuda); /* whose kernel runs holds the context, and neither of the two calls waits (driver 580) */
+		ret = 0;
 	}
 	pthread_mutex_destroy(&cuda->loading);
 	free(cuda);

@@ -14,6 +14,7 @@
 #include "util/clock.h"
 
 #define ENDS_MS 1000u
+#define ENDS_LATE_MS 30000u /* where nobody asks again, and what stays is lost */
 
 static struct gnv_cuda_resident *residents;
 static struct {
@@ -123,10 +124,16 @@ static void *record(struct gnv_cuda *cuda, void *context)
 	return NULL;
 }
 
-/* Those that did not end in time once are not waited for again. With `ending` held. Return: false: they do not end. */
+static uint32_t patience_ms(const struct gnv_cuda *cuda)
+{
+	return cuda->bounded ? ENDS_MS : ENDS_LATE_MS;
+}
+
+/* Those that did not end in time once are not waited for again, where the wait is short. With `ending`. Return: do they end? */
 static bool await_end(struct gnv_cuda *cuda, unsigned gpu, void *context)
 {
-	struct gnv_deadline deadline = gnv_deadline_in(gate[gpu].unended ? 0 : ENDS_MS + launches_ms(gpu));
+	const bool known = gate[gpu].unended && cuda->bounded;
+	struct gnv_deadline deadline = gnv_deadline_in(known ? 0 : patience_ms(cuda) + launches_ms(gpu));
 	void *event = gate[gpu].unended ? gate[gpu].unended : record(cuda, context);
 	int error = 0;
 
@@ -155,7 +162,7 @@ int gnv_cuda_kernels_end(struct gnv_cuda *cuda, unsigned gpu, void *context)
 	if (ends)
 		return 0;
 	return gnv_fail(-EBUSY, "a kernel of the program on cuda:%u did not end within %u ms, and CUDA would wait for it. End it first",
-			gpu, ENDS_MS);
+			gpu, patience_ms(cuda));
 }
 
 /* ---- Calls that wait for kernels ---- */

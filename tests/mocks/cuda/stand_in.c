@@ -535,6 +535,16 @@ static void wait_for_turn(struct stream *s)
 	} while (busy);
 }
 
+static void wait_for_others(void)
+{
+	const struct timespec pause = { 0, 20000 };
+
+	count(&self.launching, 1);
+	while (__atomic_load_n(&self.held, __ATOMIC_ACQUIRE))
+		nanosleep(&pause, NULL);
+	count(&self.launching, -1);
+}
+
 /* The stream of a handle, in the current context. */
 static struct stream *stream_of(void *handle)
 {
@@ -610,6 +620,7 @@ PUBLIC int cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz,
 			return GNV_CUDA_OUT_OF_MEMORY;
 		s = &captured[nodes++];
 	}
+	wait_for_others();
 	if (__atomic_load_n(&self.full, __ATOMIC_ACQUIRE) && queue_launch(s, function, params[0]))
 		return 0;
 	wait_for_turn(s);

@@ -41,6 +41,8 @@ struct stand_in {
 	bool apart; /* GPUs do not access each other's memory */
 	bool endless; /* atomic: kernels of the program do not end, and calls that wait for them block until then */
 	bool full; /* atomic: other kernels than those of the program get no multiprocessor */
+	bool held; /* atomic: launches wait, as driver 580 seems to let them while another thread's call waits for a kernel */
+	int launching; /* those that wait so (atomic) */
 	bool (*is_peer)(int from, int of); /* kernels of that GPU access memory of cuMemAlloc() of the other */
 	unsigned access[8]; /* for the pool of each GPU, the other GPUs that may access its memory, as bits (atomic) */
 };
