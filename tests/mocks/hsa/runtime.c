@@ -116,8 +116,10 @@ uint32_t standin_hdp;
 
 unsigned standin_wave(void)
 {
-	const char *gfx = getenv("STANDIN_GFX");
+	const char *gfx = getenv("STANDIN_GFX"), *width = getenv("STANDIN_WAVE");
 
+	if (width)
+		return (unsigned)atoi(width);
 	return gfx && !strncmp(gfx, "gfx9", 4) ? 64 : 32;
 }
 

@@ -6,6 +6,7 @@
  *
  * The environment tells it what to play, read at each call:
  *   STANDIN_GPUS=N       GPUs (1)                    STANDIN_GFX=gfxNNNN     their ISA (gfx1100)
+ *   STANDIN_WAVE=N       lanes of a wave (by the ISA; narrower than any GPU's with CPU lanes)
  *   STANDIN_CLOCK=MHZ    of the clock that lanes read (1000; with STANDIN_LANES=gfx)
  *   STANDIN_CPUS=2       a first CPU, too, that no GPU is linked with
  *   STANDIN_HIVE=1       GPUs are linked among each other: their fine-grained memory is not the CPU's, by the runtime's word
@@ -107,7 +108,7 @@ STANDIN_API void standin_user_queue(hsa_queue_t *queue);
 
 unsigned standin_number(const char *variable, unsigned otherwise);
 bool standin_lacks(const char *what);
-unsigned standin_wave(void); /* lanes of one, by STANDIN_GFX: 64 on gfx9 */
+unsigned standin_wave(void); /* lanes of one, by STANDIN_WAVE or STANDIN_GFX: 64 on gfx9 */
 
 /* Global flags of a pool: one of three kinds (ROCr, MemoryRegion::GetInfo). */
 uint32_t standin_pool_flags(uint64_t pool);
