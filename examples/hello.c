@@ -32,10 +32,10 @@ static int hello(const char *uri, struct gpunvme_dev *dev, struct gpunvme_gpu *g
 
 	ret = ret ? ret : gpunvme_gpu_open("cpu", NULL, &gpu); /* the threads: CPU threads here */
 	ret = ret ? ret : gpunvme_queue_create(dev, gpu, NULL, &queue); /* a queue for them */
-	ret = ret ? ret : gpunvme_queue_view(queue, NULL, &job.dq); /* the kernel gets a copy of its description */
-	ret = ret ? ret : gpunvme_mem_alloc(gpu, queue, 8 << 12, NULL, &mem); /* a buffer */
+	ret = ret ? ret : gpunvme_queue_view(queue, NULL, &job.dq); /* a copy of the queue's description, for the kernel */
+	ret = ret ? ret : gpunvme_mem_alloc(gpu, queue, 8 << 12, NULL, &mem); /* a buffer of 32 KiB */
 	ret = ret ? ret : gpunvme_mem_map(mem, dev); /* the drive may write there */
-	ret = ret ? ret : gpunvme_mem_dbuf(mem, dev, &job.dbuf); /* the kernel gets a copy of its description */
+	ret = ret ? ret : gpunvme_mem_dbuf(mem, dev, &job.dbuf); /* and a copy of the buffer's */
 	if (ret)
 		fprintf(stderr, "hello: %s\n", gpunvme_errmsg());
 	else

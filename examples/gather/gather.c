@@ -134,7 +134,7 @@ static void check_sums(const struct gather_job *job, const char *path)
 				sum[word] += row[word];
 		}
 		if (memcmp(sum, job->sum + (size_t)node * words, job->row))
-			die("the CPU finds another sum: lanes have seen other data");
+			die("the CPU finds another sum: the threads have seen other data");
 	}
 	fclose(in);
 	free(row);

@@ -315,7 +315,7 @@ int main(int argc, char **argv)
 		die("this is no image that --make has made");
 	open_front(&set);
 	place = place_all(&set.job, set.job.front.nblocks * set.job.front.lba_size);
-	prepare(&lanes, &set.job, "lanes", 1);
+	prepare(&lanes, &set.job, "threads", 1);
 	front_run_kv_whole(set.job.requests * set.job.waves, &lanes.job);
 	front_close(&set.job.front);
 	ratio = report(&lanes);
@@ -325,7 +325,7 @@ int main(int argc, char **argv)
 	run_baseline(&baseline, &set, place);
 	ratio /= report(&baseline);
 	check_added(&baseline, set.path, place);
-	printf("every fragment is the right one. The last layer of the lanes comes after %.2f of the baseline's time\n", ratio);
+	printf("every fragment is the right one. The last layer of the threads comes after %.2f of the baseline's time\n", ratio);
 	free(place);
 	return 0;
 }

@@ -205,7 +205,7 @@ int main(int argc, char **argv)
 	struct front front;
 
 	open_front(&front, &set);
-	prepare(&lanes, "lanes", &set, &head, query);
+	prepare(&lanes, "threads", &set, &head, query);
 	run_lanes(&lanes, &set, &front);
 	report(&lanes, query);
 	prepare(&baseline, "baseline", &set, &head, query);
@@ -213,7 +213,7 @@ int main(int argc, char **argv)
 	report(&baseline, query);
 	if (memcmp(lanes.job.answer, baseline.job.answer, head.queries * sizeof(*lanes.job.answer)))
 		die("the results differ");
-	printf("the same results. Lanes have %.2f of the baseline's rate\n", baseline.seconds / lanes.seconds);
+	printf("the same results. The threads have %.2f of the baseline's rate\n", baseline.seconds / lanes.seconds);
 	free(query);
 	return 0;
 }

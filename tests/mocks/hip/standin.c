@@ -215,13 +215,16 @@ hipError_t hipGetDevice(int *device)
 
 hipError_t hipDeviceGetPCIBusId(char *address, int len, int device)
 {
+	const hipError_t ret = start(); /* also of a first call (clr, HIP_INIT_API) */
 	uint32_t place = 0, domain = 0;
 
 	(void)device;
+	if (ret != hipSuccess)
+		return ret;
 	hsa_agent_get_info(it.gpu, (hsa_agent_info_t)HSA_AMD_AGENT_INFO_BDFID, &place);
 	hsa_agent_get_info(it.gpu, (hsa_agent_info_t)HSA_AMD_AGENT_INFO_DOMAIN, &domain);
 	snprintf(address, (size_t)len, "%04x:%02x:%02x.%x", domain, place >> 8, place >> 3 & 31, place & 7);
-	return start();
+	return hipSuccess;
 }
 
 /* That of gfx1100; nothing else is asked for. */
