@@ -11,6 +11,7 @@ struct job {
 	gpunvme_dq dq;
 	gpunvme_dbuf dbuf;
 	int status[4];
+	unsigned char first[4]; // byte of what each thread has read
 };
 
 __global__ void read_two_blocks(job *job)
@@ -19,6 +20,8 @@ __global__ void read_two_blocks(job *job)
 	uint64_t len = 2ull << job->dq.lba_shift, pos = thread * len;
 
 	job->status[thread] = gpunvme_read(&job->dq, &job->dbuf, pos, pos, len); // at the same place in the buffer
+	if (!job->status[thread])
+		job->first[thread] = *(const unsigned char *)(job->dbuf.base + pos); // the kernel has the data
 }
 
 static int hello(const char *uri, job *job)
@@ -40,13 +43,13 @@ static int hello(const char *uri, job *job)
 		fprintf(stderr, "cuda_hello: %s\n", gpunvme_errmsg());
 	} else {
 		read_two_blocks<<<1, 4>>>(job);
-		err = cudaDeviceSynchronize();
+		err = cudaGetLastError(); // of the launch
+		err = err != cudaSuccess ? err : cudaDeviceSynchronize();
 	}
 	if (err != cudaSuccess)
 		fprintf(stderr, "cuda_hello: the kernel failed: %s\n", cudaGetErrorString(err));
 	for (int i = 0; i < 4 && !ret && err == cudaSuccess; i++)
-		printf("thread %d: %s, first byte %02x\n", i, gpunvme_strerror(job->status[i]),
-		       *((unsigned char *)gpunvme_mem_ptr(mem) + ((size_t)i * 2 << job->dq.lba_shift)));
+		printf("thread %d: %s, first byte %02x\n", i, gpunvme_strerror(job->status[i]), job->first[i]);
 	gpunvme_queue_destroy(queue);
 	gpunvme_mem_free(mem);
 	gpunvme_dev_close(dev);
@@ -60,10 +63,12 @@ int main(int argc, char **argv)
 	cudaError_t err = cudaMallocHost((void **)&job, sizeof(*job)); // for kernel and host
 	int failed = 1;
 
-	if (err == cudaSuccess)
+	if (err == cudaSuccess) {
+		*job = {};
 		failed = hello(argc > 1 ? argv[1] : "soft:disk.img", job);
-	else
+	} else {
 		fprintf(stderr, "cuda_hello: there is no GPU that CUDA can use: %s\n", cudaGetErrorString(err));
+	}
 	(void)cudaFreeHost(job);
 	return failed;
 }

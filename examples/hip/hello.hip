@@ -11,6 +11,7 @@ struct job {
 	gpunvme_dq dq;
 	gpunvme_dbuf dbuf;
 	int status[4];
+	unsigned char first[4]; // byte of what each thread has read
 };
 
 __global__ void read_two_blocks(job *job)
@@ -19,6 +20,8 @@ __global__ void read_two_blocks(job *job)
 	uint64_t len = 2ull << job->dq.lba_shift, pos = thread * len;
 
 	job->status[thread] = gpunvme_read(&job->dq, &job->dbuf, pos, pos, len); // at the same place in the buffer
+	if (!job->status[thread])
+		job->first[thread] = *(const unsigned char *)(job->dbuf.base + pos); // the kernel has the data
 }
 
 static int hello(const char *uri, const char *name, job *job)
@@ -40,13 +43,13 @@ static int hello(const char *uri, const char *name, job *job)
 		fprintf(stderr, "hip_hello: %s\n", gpunvme_errmsg());
 	} else {
 		read_two_blocks<<<1, 4>>>(job);
-		err = hipDeviceSynchronize();
+		err = hipGetLastError(); // of the launch
+		err = err != hipSuccess ? err : hipDeviceSynchronize();
 	}
 	if (err != hipSuccess)
 		fprintf(stderr, "hip_hello: the kernel failed: %s\n", hipGetErrorString(err));
 	for (int i = 0; i < 4 && !ret && err == hipSuccess; i++)
-		printf("thread %d: %s, first byte %02x\n", i, gpunvme_strerror(job->status[i]),
-		       *((unsigned char *)gpunvme_mem_ptr(mem) + ((size_t)i * 2 << job->dq.lba_shift)));
+		printf("thread %d: %s, first byte %02x\n", i, gpunvme_strerror(job->status[i]), job->first[i]);
 	gpunvme_queue_destroy(queue);
 	gpunvme_mem_free(mem);
 	gpunvme_dev_close(dev);
@@ -63,10 +66,12 @@ int main(int argc, char **argv)
 
 	if (err == hipSuccess)
 		err = hipHostMalloc((void **)&job, sizeof(*job), hipHostMallocDefault); // for kernel and host
-	if (err == hipSuccess)
+	if (err == hipSuccess) {
+		*job = {};
 		failed = hello(argc > 1 ? argv[1] : "soft:disk.img", name, job);
-	else
+	} else {
 		fprintf(stderr, "hip_hello: there is no GPU that HIP can use: %s\n", hipGetErrorString(err));
+	}
 	(void)hipHostFree(job);
 	return failed;
 }

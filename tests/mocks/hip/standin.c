@@ -351,6 +351,8 @@ const char *hipGetErrorString(hipError_t error)
 		return "out of memory";
 	case hipErrorLaunchFailure:
 		return "unspecified launch failure";
+	case hipErrorInvalidDeviceFunction:
+		return "invalid device function";
 	case hipErrorNoBinaryForGpu:
 		return "no kernel image is available for execution on the device";
 	default:
@@ -627,6 +629,17 @@ static hipError_t start_kernel(struct module *m, const char *kernel, dim3 grid, 
 	return hipSuccess;
 }
 
+static bool is_gfx1100(void)
+{
+	const char *gfx = getenv("STANDIN_GFX");
+
+	return !gfx || !strcmp(gfx, "gfx1100");
+}
+
+/*
+ * A program that was not built for the GPU learns it here (clr hip_platform.cpp, ihipLaunchKernel). A launch by <<<>>> drops what this
+ * returns, and hipGetLastError() has it.
+ */
 hipError_t hipLaunchKernel(const void *host, dim3 grid, dim3 block, void **args, size_t shared, hipStream_t stream)
 {
 	hipError_t ret = ended();
@@ -636,8 +649,8 @@ hipError_t hipLaunchKernel(const void *host, dim3 grid, dim3 block, void **args,
 	(void)stream;
 	for (f = it.functions; f && f->host != host; f = f->next)
 		;
-	if (ret != hipSuccess || !f || !load(f->module))
-		return ret != hipSuccess ? ret : hipErrorInvalidDeviceFunction;
+	if (ret != hipSuccess || !f || !is_gfx1100() || !load(f->module))
+		return failed_call(ret != hipSuccess ? ret : hipErrorInvalidDeviceFunction);
 	return start_kernel(f->module, f->name, grid, block, args);
 }
 
