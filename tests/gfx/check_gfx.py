@@ -217,7 +217,7 @@ def hip_code(folder, level, target):
     """All kernels of examples/hip; gfx_hip.c launches them, but that of file_sum, which tests/hip/first_minute does."""
     path, text = folder / f"hip-{target.name}{level}.hip", HIP
     for source in sorted(set((ROOT / "examples/hip").glob("*.hip")) - {ROOT / "examples/hip/file_sum.hip"}):
-        parts = re.findall(r"^(?:__global__|__device__|__host__ __device__) .*?^\}\n|^static const \w+ \w+ = .*?;\n", source.read_text(), re.M | re.S)
+        parts = re.findall(r"^(?:struct|__global__|__device__|__host__ __device__) .*?^\};?\n|^static const \w+ \w+ = .*?;\n", source.read_text(), re.M | re.S)
         text += "\n".join(parts)
     path.write_text(text)
     return hip(path, path.with_suffix(".o"), level, target=target.flags)

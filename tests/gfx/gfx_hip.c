@@ -160,6 +160,33 @@ static bool gather(uint64_t pieces)
 	return fine("gather");
 }
 
+/* Four threads of hello read the first eight blocks of what copy() wrote. */
+static bool hello(void)
+{
+	struct {
+		struct gpunvme_dq dq;
+		struct gpunvme_dbuf dbuf;
+		int status[4];
+		unsigned char first[4];
+	} job = { .dq = it.dq[0], .dbuf = it.dbuf, .status = { 1, 1, 1, 1 } }, *args = &job;
+	bool same = true;
+	unsigned i;
+
+	memset(it.data, 0, 8 * it.ns.lba_size);
+	lanes_memory("job", &job, sizeof(job), 0);
+	lanes_launch("read_two_blocks", 4, 4, &args, sizeof(args));
+	for (i = 0; i < 4; i++) {
+		uint64_t at = (uint64_t)i * 2 * it.ns.lba_size;
+
+		same = same && !job.status[i] && job.first[i] == it.data[at];
+	}
+	for (i = 0; i < it.ns.lba_size && same; i++) /* eight blocks of words of eight bytes */
+		same = ((uint64_t *)(void *)it.data)[i] == word(0, i);
+	if (!same)
+		printf("read_two_blocks: a thread has other bytes, or an error\n");
+	return same;
+}
+
 static bool store(void)
 {
 	static uint32_t doorbell[2];
@@ -181,7 +208,7 @@ int main(int argc, char **argv)
 		return 2;
 	}
 	good = !open_all(argv[1]);
-	good = good && copy(LANES * PIECE / it.ns.lba_size - 3) && gather(LANES * PIECE / PIECE - 1) && store();
+	good = good && copy(LANES * PIECE / it.ns.lba_size - 3) && gather(LANES * PIECE / PIECE - 1) && hello() && store();
 	printf("%s\n", good ? "all good" : "wrong");
 	close_all();
 	return !good;
