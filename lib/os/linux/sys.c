@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <linux/capability.h>
+#include <sched.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -111,6 +112,22 @@ int gnv_sys_process(void)
 void gnv_sys_wake_within(unsigned long ns)
 {
 	prctl(PR_SET_TIMERSLACK, ns, 0, 0, 0);
+}
+
+void gnv_sys_short_slices(void)
+{
+	struct {
+		uint32_t size, policy;
+		uint64_t flags;
+		int32_t nice;
+		uint32_t priority;
+		uint64_t slice, deadline, period; /* ns */
+	} attr;
+
+	if (!syscall(SYS_sched_getattr, 0, &attr, (unsigned)sizeof(attr), 0u) && attr.policy == SCHED_OTHER) {
+		attr.slice = 100000;
+		(void)syscall(SYS_sched_setattr, 0, &attr, 0u);
+	}
 }
 
 void gnv_sys_serves_io(void)

@@ -45,6 +45,12 @@ void gnv_sys_serves_io(void);
 void gnv_sys_wake_within(unsigned long ns);
 
 /*
+ * Give this thread the shortest time slices, 0.1 ms, which Linux 6.12 and newer grant to everybody (sched_setattr(2)). For threads
+ * that call sched_yield() often: it gives away the rest of a slice, by default a millisecond or more.
+ */
+void gnv_sys_short_slices(void);
+
+/*
  * Put private memory full of ones in the place of a mapping, at once: no access in between sees neither. Return: 0, -ENOMEM.
  */
 int gnv_sys_replace_ones(void *ptr, size_t len);

@@ -237,6 +237,7 @@ static void *run(void *arg)
 	int ret = gnv_soft_attach(server);
 
 	gnv_sys_wake_within(WAKE_NS);
+	gnv_sys_short_slices();
 	gnv_sys_serves_io(); /* its controller may have a block device of the kernel above it */
 	report_start(server, ret ? ret : 1);
 	if (ret)
