@@ -1,24 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The kernel on an NVIDIA GPU. A thread of the host launches it again and again, two launches ahead, in a stream of the highest
- * priority, without waiting for the end of a launch. Each team counts its end, so the thread knows the number of launches in
- * flight.
+ * The kernel on an NVIDIA GPU, launched in a stream of the highest priority.
  */
 #include <errno.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include "mem/mem.h"
 #include "os/nvidia/cuda.h"
 #include "util/bits.h"
 #include "util/clock.h"
-#include "util/thread.h"
-#include "vdrive/exec.h"
 #include "vdrive/kernel/ptx.h"
+#include "vdrive/launcher.h"
 #include "vdrive/shared.h"
 
-#define AHEAD 2u
-#define LOOK_MIN_NS 50000u
 #define KERNEL 0u
 #define STAY_BEGINS_MS 1000u
 #define STAY_US 10000u /* while memory is unregistered, the drive stays for this time without any command */
@@ -29,15 +23,8 @@ struct exec_cuda {
 	const struct gnv_log *log;
 	void *stream;
 	struct gnv_vd_args args;
-	uint32_t workers;
-	void (*before_launch)(void *ctx);
-	void *ctx;
-	pthread_t launcher;
-	bool over; /* atomic: the launcher ends */
-	bool launching;
+	struct gnv_vd_launcher launcher;
 	struct gnv_cuda_resident resident;
-	uint32_t end; /* atomic: no more launches */
-	uint64_t launched; /* atomic, written by the launcher */
 };
 
 static struct exec_cuda *cuda_of(struct gnv_vd_exec *exec)
@@ -100,9 +87,8 @@ static int cuda_open(const struct gnv_vd_wish *wish, const struct gnv_log *log, 
 	}
 	c->exec.ops = &gnv_vd_exec_cuda;
 	c->log = log;
-	c->before_launch = wish->before_launch;
-	c->ctx = wish->ctx;
-	c->workers = *workers = (uint32_t)gnv_min(gnv_min(wish->queues, GNV_VD_WORKERS), room);
+	*workers = (uint32_t)gnv_min(gnv_min(wish->queues, GNV_VD_WORKERS), room);
+	c->launcher = gnv_vd_launcher_of(&c->exec, wish, log, *workers);
 	*exec = &c->exec;
 	return 0;
 }
@@ -186,74 +172,20 @@ static int cuda_reach(struct gnv_vd_exec *exec, const struct gpunvme_mem *mem, u
 
 /* ---- Launches ---- */
 
-static int launch(struct exec_cuda *c)
+static int launch(struct gnv_vd_exec *exec)
 {
+	struct exec_cuda *c = cuda_of(exec);
 	const struct gnv_cuda_job job = { .kernel = KERNEL,
 					  .args = &c->args,
-					  .groups = c->workers,
+					  .groups = c->launcher.workers,
 					  .group_lanes = GNV_VD_LANES };
 
-	return gnv_cuda_begin(c->cuda, c->stream, &job);
-}
-
-/* @ended: teams that have ended, of all launches */
-static int launch_ahead(struct exec_cuda *c, uint64_t ended)
-{
-	int ret = 0;
-
-	while (!ret && c->launched - ended / c->workers < AHEAD) {
-		c->before_launch(c->ctx);
-		ret = launch(c);
-		__atomic_store_n(&c->launched, c->launched + !ret, __ATOMIC_RELEASE);
-	}
-	return ret;
-}
-
-/* Only the end of the context is final. Other errors may pass, for example a lack of memory. */
-static void *launch_on(void *arg)
-{
-	struct exec_cuda *c = arg;
-	const uint64_t look = gnv_max(c->args.slice_ns / 8, LOOK_MIN_NS);
-	const struct timespec pause = { 0, (long)gnv_min(look, 10000000) };
-	uint64_t ended = 0;
-	bool said = false;
-	int ret;
-
-	while (!__atomic_load_n(&c->end, __ATOMIC_ACQUIRE) && !gnv_cuda_is_over(c->cuda)) {
-		ret = launch_ahead(c, ended);
-		nanosleep(&pause, NULL);
-		if (!ret)
-			ret = gnv_cuda_read(c->cuda, &ended, c->args.vd + offsetof(struct gnv_vd, ended), sizeof(ended));
-		if (ret && !said)
-			gnv_log(c->log, GPUNVME_LOG_ERROR, "the drive soft:vram: stands still: %s (said once)", gpunvme_errmsg());
-		said |= ret != 0;
-	}
-	__atomic_store_n(&c->over, true, __ATOMIC_RELEASE);
-	return NULL;
-}
-
-/* A launch may wait in the driver, as long as another thread of the program waits there for a kernel. */
-static bool end_launcher(struct exec_cuda *c, uint32_t ms)
-{
-	struct gnv_deadline deadline = gnv_deadline_in(ms);
-
-	gnv_cuda_resident_remove(&c->resident);
-	while (!__atomic_load_n(&c->over, __ATOMIC_ACQUIRE))
-		if (!gnv_deadline_poll_again(&deadline))
-			return false;
-	pthread_join(c->launcher, NULL);
-	c->launching = false;
-	return true;
+	return over(c, gnv_cuda_begin(c->cuda, c->stream, &job));
 }
 
 static bool cuda_is_queued(struct gnv_vd_exec *exec)
 {
-	struct exec_cuda *c = cuda_of(exec);
-	const uint64_t launched = __atomic_load_n(&c->launched, __ATOMIC_ACQUIRE); /* before ended: an end in between counts */
-	uint64_t ended;
-
-	return !gnv_cuda_read(c->cuda, &ended, c->args.vd + offsetof(struct gnv_vd, ended), sizeof(ended)) &&
-	       ended < launched * c->workers;
+	return gnv_vd_launcher_is_queued(&cuda_of(exec)->launcher);
 }
 
 static int set_stay(struct exec_cuda *c, uint32_t us)
@@ -276,7 +208,7 @@ static void stay(void *ctx, bool on)
 	if (gnv_cuda_write(c->cuda, at, &since, sizeof(since)) || set_stay(c, on ? STAY_US : 0))
 		return;
 	while (on && !gnv_cuda_read(c->cuda, &staying, c->args.vd + offsetof(struct gnv_vd, staying), sizeof(staying)) &&
-	       staying != c->workers)
+	       staying != c->launcher.workers)
 		if (!gnv_deadline_poll_again(&deadline))
 			return;
 }
@@ -290,11 +222,10 @@ static int cuda_start(struct gnv_vd_exec *exec, uint64_t vd, uint64_t slice_ns)
 		return gnv_fail(-EINVAL, "slice=0 in the URI: with on=cuda:N all work that waits for the GPU, such as loading code, would never "
 					 "end. Use slice=1 or more");
 	c->args = (struct gnv_vd_args){ .vd = vd, .slice_ns = slice_ns };
-	ret = gnv_thread_start(&c->launcher, launch_on, c);
+	ret = gnv_vd_launcher_start(&c->launcher, launch, &c->args);
 	if (ret)
-		return gnv_fail(ret, "cannot start a thread of the drive: no more can be started. Raise RLIMIT_NPROC (ulimit -u)");
-	c->launching = true;
-	c->resident = (struct gnv_cuda_resident){ .ms = (uint32_t)(AHEAD * slice_ns / 1000000), .stay = stay, .ctx = c };
+		return ret;
+	c->resident = (struct gnv_cuda_resident){ .ms = (uint32_t)(GNV_VD_AHEAD * slice_ns / 1000000), .stay = stay, .ctx = c };
 	gnv_cuda_resident_add(c->cuda, &c->resident);
 	return 0;
 }
@@ -303,8 +234,9 @@ static bool cuda_stop(struct gnv_vd_exec *exec, uint32_t ms)
 {
 	struct exec_cuda *c = cuda_of(exec);
 
-	__atomic_store_n(&c->end, 1, __ATOMIC_RELEASE);
-	if (c->launching && !end_launcher(c, ms))
+	if (c->launcher.started)
+		gnv_cuda_resident_remove(&c->resident);
+	if (!gnv_vd_launcher_stop(&c->launcher, ms))
 		return false;
 	if (c->stream && !gnv_cuda_stream_end(c->cuda, c->stream, ms))
 		return false;

@@ -1,23 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The kernel on an AMD GPU, through ROCm's HSA runtime. A thread of the host launches it again and again in a queue of its own, two
- * launches ahead, without waiting for the end of a launch. Each team counts its end, so the thread knows the number of launches in
- * flight. Host and kernel access the drive's memory at the same time, so no cache of the GPU keeps it.
+ * The kernel on an AMD GPU, through ROCm's HSA runtime, launched in a queue of its own. Host and kernel access the drive's memory
+ * at the same time, so no cache of the GPU keeps it.
  */
 #include <errno.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include "os/amd/hsa.h"
 #include "os/linux/sys.h"
 #include "util/bits.h"
-#include "util/thread.h"
-#include "vdrive/exec.h"
 #include "vdrive/kernel/gfx.h"
+#include "vdrive/launcher.h"
 #include "vdrive/shared.h"
 
-#define AHEAD 2u
-#define LOOK_MIN_NS 50000u
 #define CLOCK_HZ 100000000u /* vd_now() */
 
 struct exec_hsa {
@@ -25,14 +20,8 @@ struct exec_hsa {
 	struct gnv_hsa *hsa;
 	const struct gnv_log *log;
 	struct gnv_vd_args args;
-	uint32_t workers;
-	void (*before_launch)(void *ctx);
-	void *ctx;
-	pthread_t launcher;
-	bool launching;
-	uint32_t end; /* atomic: no more launches */
+	struct gnv_vd_launcher launcher;
 	bool unlocked; /* memory went that was not unmapped */
-	uint64_t launched; /* atomic, written by the launcher */
 };
 
 static struct exec_hsa *hsa_of(struct gnv_vd_exec *exec)
@@ -82,9 +71,8 @@ static int hsa_open(const struct gnv_vd_wish *wish, const struct gnv_log *log, u
 		goto close_it;
 	h->exec.ops = &gnv_vd_exec_hsa;
 	h->log = log;
-	h->before_launch = wish->before_launch;
-	h->ctx = wish->ctx;
-	h->workers = *workers = (uint32_t)gnv_min(gnv_min(wish->queues, GNV_VD_WORKERS), room(h->hsa));
+	*workers = (uint32_t)gnv_min(gnv_min(wish->queues, GNV_VD_WORKERS), room(h->hsa));
+	h->launcher = gnv_vd_launcher_of(&h->exec, wish, log, *workers);
 	*exec = &h->exec;
 	return 0;
 close_it:
@@ -180,81 +168,34 @@ static void renew(struct exec_hsa *h)
 	h->unlocked |= failed;
 }
 
-static int launch(struct exec_hsa *h)
+static int launch(struct gnv_vd_exec *exec)
 {
+	struct exec_hsa *h = hsa_of(exec);
 	const uint32_t width = gnv_hsa_info(h->hsa)->width;
 	const struct gnv_hsa_job job = { .name = "gnv_vd_kernel.kd",
 					 .args = &h->args,
 					 .args_len = sizeof(h->args),
-					 .threads = h->workers * width,
+					 .threads = h->launcher.workers * width,
 					 .group = width };
 
-	return gnv_hsa_begin(h->hsa, &job);
-}
-
-/* @ended: teams that have ended, of all launches */
-static int launch_ahead(struct exec_hsa *h, uint64_t ended)
-{
-	int ret = 0;
-
-	while (!ret && h->launched - ended / h->workers < AHEAD) {
-		h->before_launch(h->ctx);
-		renew(h);
-		ret = launch(h);
-		__atomic_store_n(&h->launched, h->launched + !ret, __ATOMIC_RELEASE);
-	}
-	return ret;
-}
-
-static int read_ended(struct exec_hsa *h, uint64_t *ended)
-{
-	return gnv_hsa_peek(h->hsa, ended, h->args.vd + offsetof(struct gnv_vd, ended), sizeof(*ended));
-}
-
-static void *launch_on(void *arg)
-{
-	struct exec_hsa *h = arg;
-	const uint64_t look = gnv_max(h->args.slice_ns / 8, LOOK_MIN_NS);
-	const struct timespec pause = { 0, (long)gnv_min(look, 10000000) };
-	uint64_t ended = 0;
-	bool said = false;
-	int ret;
-
-	while (!__atomic_load_n(&h->end, __ATOMIC_ACQUIRE)) {
-		ret = launch_ahead(h, ended);
-		nanosleep(&pause, NULL);
-		if (!ret)
-			ret = read_ended(h, &ended);
-		if (ret && !said)
-			gnv_log(h->log, GPUNVME_LOG_ERROR, "the drive soft:vram: stands still: %s (said once)", gpunvme_errmsg());
-		said |= ret != 0;
-	}
-	return NULL;
+	renew(h);
+	return over(h, gnv_hsa_begin(h->hsa, &job));
 }
 
 static bool hsa_is_queued(struct gnv_vd_exec *exec)
 {
-	struct exec_hsa *h = hsa_of(exec);
-	const uint64_t launched = __atomic_load_n(&h->launched, __ATOMIC_ACQUIRE); /* before ended: an end in between counts */
-	uint64_t ended;
-
-	return !read_ended(h, &ended) && ended < launched * h->workers;
+	return gnv_vd_launcher_is_queued(&hsa_of(exec)->launcher);
 }
 
 static int hsa_start(struct gnv_vd_exec *exec, uint64_t vd, uint64_t slice_ns)
 {
 	struct exec_hsa *h = hsa_of(exec);
-	int ret;
 
 	if (!slice_ns)
 		return gnv_fail(-EINVAL, "slice=0 in the URI: with on=hsa:N memory of the host is made uncached again between launches. Use "
 					 "slice=1 or more");
 	h->args = (struct gnv_vd_args){ .vd = vd, .slice_ns = slice_ns };
-	ret = gnv_thread_start(&h->launcher, launch_on, h);
-	if (ret)
-		return gnv_fail(ret, "cannot start a thread of the drive: no more can be started. Raise RLIMIT_NPROC (ulimit -u)");
-	h->launching = true;
-	return 0;
+	return gnv_vd_launcher_start(&h->launcher, launch, &h->args);
 }
 
 /* After a time-out the controller tries again. After a failure of the GPU all stays, as in gnv_hsa_close(). */
@@ -262,11 +203,9 @@ static bool hsa_stop(struct gnv_vd_exec *exec, uint32_t ms)
 {
 	struct exec_hsa *h = hsa_of(exec);
 
-	__atomic_store_n(&h->end, 1, __ATOMIC_RELEASE);
-	if (h->launching)
-		pthread_join(h->launcher, NULL);
-	h->launching = false;
-	if (!h->launched || !gnv_hsa_drain(h->hsa, ms))
+	if (!gnv_vd_launcher_stop(&h->launcher, ms))
+		return false;
+	if (!h->launcher.launched || !gnv_hsa_drain(h->hsa, ms))
 		return true;
 	gnv_log(h->log, GPUNVME_LOG_ERROR, "the drive soft:vram: does not end, and its memory stays: %s", gpunvme_errmsg());
 	return false;
