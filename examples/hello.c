@@ -45,6 +45,8 @@ static int hello(const char *uri, struct gpunvme_dev *dev, struct gpunvme_gpu *g
 	for (int i = 0; i < 4 && !ret; i++)
 		printf("thread %d: %s, first byte %02x\n", i, gpunvme_strerror(job.status[i]),
 		       *((unsigned char *)gpunvme_mem_ptr(mem) + ((size_t)i * 2 << job.dq.lba_shift)));
+	for (int i = 0; i < 4 && !ret; i++)
+		ret = job.status[i];
 	gpunvme_queue_destroy(queue);
 	gpunvme_mem_free(mem);
 	gpunvme_dev_close(dev);

@@ -50,6 +50,8 @@ static int hello(const char *uri, job *job)
 		fprintf(stderr, "cuda_hello: the kernel failed: %s\n", cudaGetErrorString(err));
 	for (int i = 0; i < 4 && !ret && err == cudaSuccess; i++)
 		printf("thread %d: %s, first byte %02x\n", i, gpunvme_strerror(job->status[i]), job->first[i]);
+	for (int i = 0; i < 4 && !ret && err == cudaSuccess; i++)
+		ret = job->status[i];
 	gpunvme_queue_destroy(queue);
 	gpunvme_mem_free(mem);
 	gpunvme_dev_close(dev);
