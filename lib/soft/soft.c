@@ -42,7 +42,7 @@ static void free_bar(struct gnv_soft *soft)
 {
 	if (soft->bar_fd >= 0)
 		memset(soft->bar, 0xff, soft->bar_len); /* a process that has it mapped reads all ones, as from a removed PCI function */
-	if (soft->bar_stays || !soft->bar)
+	if (soft->bar_stays || soft->stays || !soft->bar)
 		return;
 	if (soft->bar_fd >= 0)
 		gnv_shared_destroy(soft->bar_fd, soft->bar, soft->bar_len);
@@ -74,7 +74,8 @@ static void free_memory(struct gnv_soft *soft)
 	close_stores(soft);
 	free_bar(soft);
 	free(soft->queue);
-	free(soft);
+	if (!soft->stays)
+		free(soft);
 }
 
 static const struct gnv_soft_more *more_of(const struct gnv_soft_config *config, unsigned part)

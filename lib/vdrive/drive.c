@@ -209,11 +209,12 @@ static void free_drive(struct gnv_soft *soft)
 	struct gnv_vdrive *d = gnv_vdrive_of(soft);
 
 	gnv_vdrive_end_attendant(d);
-	if (!stop_exec(d))
-		soft->bar_stays = true; /* the kernel may still run, so all that it accesses stays */
-	else if (d->exec)
+	soft->stays = !stop_exec(d);
+	if (d->exec && !soft->stays)
 		close_exec(d);
 	gnv_soft_engine_threads.free(soft);
+	if (soft->stays)
+		return; /* the kernel, or the thread that launches it, may go on */
 	pthread_mutex_destroy(&d->lock);
 	pthread_mutex_destroy(&d->epochs);
 	pthread_mutex_destroy(&d->collecting);

@@ -59,7 +59,10 @@ struct gnv_vd_exec_ops {
 	 * False: the processor begins each launch at once, or the state is unknown.
 	 */
 	bool (*is_queued)(struct gnv_vd_exec *exec);
-	/* Wait for the end of the kernel, after stop was set in the structure. Return: false it did not end within @ms. */
+	/*
+	 * Wait for the end of launches and of the kernel, after stop was set in the structure, up to @ms for each. Return: false
+	 * one did not end, and its memory stays. The next call goes on.
+	 */
 	bool (*stop)(struct gnv_vd_exec *exec, uint32_t ms);
 };
 

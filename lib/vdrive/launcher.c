@@ -11,12 +11,18 @@
 #define LOOK_MIN_NS 50000u
 #define LOOK_MAX_NS 10000000u
 
+/* After that the thread uses nothing of the drive: see gnv_vd_launcher_stop(). */
+static bool is_stopped(const struct gnv_vd_launcher *l)
+{
+	return __atomic_load_n(&l->stop, __ATOMIC_ACQUIRE);
+}
+
 /* @ended: teams that have ended, of all launches */
 static int launch_ahead(struct gnv_vd_launcher *l, uint64_t ended)
 {
 	int ret = 0;
 
-	while (!ret && l->launched - ended / l->workers < GNV_VD_AHEAD) {
+	while (!ret && !is_stopped(l) && l->launched - ended / l->workers < GNV_VD_AHEAD) {
 		l->before_launch(l->ctx);
 		ret = l->launch(l->exec);
 		__atomic_store_n(&l->launched, l->launched + !ret, __ATOMIC_RELEASE);
@@ -38,12 +44,12 @@ static void *launch_on(void *arg)
 	bool said = false;
 	int ret = 0;
 
-	while (!__atomic_load_n(&l->stop, __ATOMIC_ACQUIRE) && ret != -ENOTRECOVERABLE) {
+	while (!is_stopped(l) && ret != -ENOTRECOVERABLE) {
 		ret = launch_ahead(l, ended);
 		nanosleep(&pause, NULL);
 		if (!ret)
 			ret = read_ended(l, &ended);
-		if (ret && !said)
+		if (ret && !said && !is_stopped(l))
 			gnv_log(l->log, GPUNVME_LOG_ERROR, "the drive soft:vram: stands still: %s (said once)", gpunvme_errmsg());
 		said |= ret != 0;
 	}
@@ -69,7 +75,7 @@ bool gnv_vd_launcher_is_queued(struct gnv_vd_launcher *l)
 	const uint64_t launched = __atomic_load_n(&l->launched, __ATOMIC_ACQUIRE); /* before ended: an end in between counts */
 	uint64_t ended;
 
-	return !read_ended(l, &ended) && ended < launched * l->workers;
+	return launched && !read_ended(l, &ended) && ended < launched * l->workers;
 }
 
 bool gnv_vd_launcher_stop(struct gnv_vd_launcher *l, uint32_t ms)
@@ -78,8 +84,12 @@ bool gnv_vd_launcher_stop(struct gnv_vd_launcher *l, uint32_t ms)
 
 	__atomic_store_n(&l->stop, true, __ATOMIC_RELEASE);
 	while (l->started && !__atomic_load_n(&l->over, __ATOMIC_ACQUIRE))
-		if (!gnv_deadline_poll_again(&deadline))
+		if (!gnv_deadline_poll_again(&deadline)) {
+			gnv_log(l->log, GPUNVME_LOG_ERROR,
+				"the drive soft:vram: does not end, and its memory stays: the driver of the GPU does not return from a "
+				"launch");
 			return false;
+		}
 	if (l->started)
 		pthread_join(l->thread, NULL);
 	l->started = false;

@@ -48,8 +48,8 @@ int gnv_vd_launcher_start(struct gnv_vd_launcher *l, int (*launch)(struct gnv_vd
 bool gnv_vd_launcher_is_queued(struct gnv_vd_launcher *l);
 
 /*
- * No more launches begin. Also without start(). Return: false: the thread did not end within @ms, as a launch may wait in the
- * driver for a kernel of the program. A later call goes on.
+ * No more launches begin. Also without start(). Return: false, with a line in the log: the thread did not end within @ms, as a
+ * launch may wait in the driver for a kernel of the program. A later call goes on.
  */
 bool gnv_vd_launcher_stop(struct gnv_vd_launcher *l, uint32_t ms);
 

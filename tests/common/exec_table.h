@@ -9,6 +9,7 @@
 #include "vdrive/drive.h"
 
 static const struct gnv_vd_exec_ops *exec_whole; /* the functions that the processor had */
+static struct gnv_vd_wish exec_wish; /* of its drive */
 
 /* Puts the test's functions into *ops, a copy of *exec_whole. */
 static void exec_change(struct gnv_vd_exec_ops *ops);
@@ -23,6 +24,7 @@ int __wrap_gnv_vd_exec_open(struct gnv_vd_wish wish, const struct gnv_log *log, 
 	if (ret)
 		return ret;
 	exec_whole = (*exec)->ops;
+	exec_wish = wish;
 	ops = *exec_whole;
 	exec_change(&ops);
 	(*exec)->ops = &ops;

@@ -24,6 +24,7 @@
 static uint64_t structure; /* of the drive (atomic) */
 static uint32_t fails, waits; /* looks do (atomic) */
 static uint32_t refuses, clings, keeps; /* regions are not written; nor do they end; memory stays registered (atomic) */
+static uint32_t goes_on; /* the kernel does not start, and does not end either (atomic) */
 static uint32_t looks, waiting; /* so far; one waits (atomic) */
 
 static bool is_set(const uint32_t *flag)
@@ -80,8 +81,15 @@ static int hide_between(struct gnv_vd_exec *exec, void *cookie)
 
 static int start_between(struct gnv_vd_exec *exec, uint64_t vd, uint64_t slice_ns)
 {
+	if (is_set(&goes_on))
+		return gnv_fail(-EIO, "no kernel today");
 	__atomic_store_n(&structure, vd, __ATOMIC_RELEASE);
 	return exec_whole->start(exec, vd, slice_ns);
+}
+
+static bool stop_between(struct gnv_vd_exec *exec, uint32_t ms)
+{
+	return !is_set(&goes_on) && exec_whole->stop(exec, ms);
 }
 
 static void exec_change(struct gnv_vd_exec_ops *ops)
@@ -90,6 +98,7 @@ static void exec_change(struct gnv_vd_exec_ops *ops)
 	ops->poke = poke_between;
 	ops->hide = hide_between;
 	ops->start = start_between;
+	ops->stop = stop_between;
 }
 
 static struct gnv_soft_config config_of(const char *fault)
@@ -222,6 +231,21 @@ static void refused_memory_stays_where_the_drive_reaches_it(void **state)
 	refused_memory_stays(true);
 }
 
+/* A launch that the driver has not returned from, while the drive could not be opened: its thread looks at the drive later. */
+static void what_a_launch_uses_stays(void **state)
+{
+	const struct gnv_soft_config config = config_of(NULL);
+	struct rawhost h;
+
+	(void)state;
+	set(&goes_on, true);
+	assert_int_equal(rawhost_open(&h, &config), -EIO);
+	assert_non_null(strstr(gpunvme_errmsg(), "no kernel today"));
+	set(&goes_on, false);
+	exec_wish.before_launch(exec_wish.ctx);
+	rawhost_close(&h);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -229,6 +253,7 @@ int main(void)
 		cmocka_unit_test(a_command_ends_its_own_controller),
 		cmocka_unit_test(refused_memory_stays_where_the_processor_keeps_it),
 		cmocka_unit_test(refused_memory_stays_where_the_drive_reaches_it),
+		cmocka_unit_test(what_a_launch_uses_stays),
 	};
 
 	return cmocka_run_group_tests_name("vdrive life", tests, NULL, NULL);

@@ -23,8 +23,8 @@ static struct {
 	struct gnv_vd_launcher launcher;
 	struct gnv_vd_args args;
 	pthread_mutex_t driver; /* a launch waits here for a kernel of the program */
-	uint64_t ended; /* atomic, as the next four */
-	uint32_t tries, launches, looks, lines;
+	uint64_t ended; /* atomic, as the next six */
+	uint32_t tries, launches, looks, lines, peeks;
 	int fails; /* what launches return */
 } it;
 
@@ -51,6 +51,7 @@ static int peek(struct gnv_vd_exec *exec, void *to, uint64_t at, size_t len)
 	const uint64_t ended = __atomic_load_n(&it.ended, __ATOMIC_ACQUIRE);
 
 	(void)exec;
+	__atomic_fetch_add(&it.peeks, 1, __ATOMIC_RELEASE);
 	assert_int_equal(at, VD + offsetof(struct gnv_vd, ended));
 	assert_int_equal(len, sizeof(ended));
 	memcpy(to, &ended, sizeof(ended));
@@ -61,7 +62,7 @@ static void count_line(void *ctx, enum gpunvme_log_level level, const char *text
 {
 	(void)ctx;
 	assert_int_equal(level, GPUNVME_LOG_ERROR);
-	assert_non_null(strstr(text, "stands still: no launch today"));
+	assert_non_null(strstr(text, it.fails ? "stands still: no launch today" : "does not return from a launch"));
 	__atomic_fetch_add(&it.lines, 1, __ATOMIC_RELEASE);
 }
 
@@ -100,6 +101,9 @@ static void two_ahead(void **state)
 	wait_until(value_of(&it.launches) == GNV_VD_AHEAD);
 	__atomic_store_n(&it.ended, TEAMS - 1, __ATOMIC_RELEASE);
 	assert_true(gnv_vd_launcher_is_queued(&it.launcher));
+	done = value_of(&it.peeks) + 2;
+	wait_until(value_of(&it.peeks) >= done); /* the thread has seen it */
+	assert_int_equal(value_of(&it.launches), GNV_VD_AHEAD);
 	for (done = 1; done <= 5; done++) {
 		__atomic_store_n(&it.ended, done * TEAMS, __ATOMIC_RELEASE);
 		wait_until(value_of(&it.launches) == done + GNV_VD_AHEAD);
@@ -124,7 +128,9 @@ static void a_launch_that_waits(void **state)
 	pthread_mutex_unlock(&it.driver);
 	assert_true(gnv_vd_launcher_stop(&it.launcher, 60000));
 	assert_true(gnv_vd_launcher_stop(&it.launcher, 0));
-	assert_in_range(it.launches, 1, GNV_VD_AHEAD);
+	assert_int_equal(it.launches, 1);
+	assert_int_equal(it.looks, 1);
+	assert_int_equal(it.lines, 2); /* of stop() */
 }
 
 static void an_error_that_passes(void **state)
@@ -153,6 +159,7 @@ static void the_end_of_the_processor(void **state)
 static void never_started(void **state)
 {
 	(void)state;
+	assert_false(gnv_vd_launcher_is_queued(&it.launcher));
 	assert_true(gnv_vd_launcher_stop(&it.launcher, 0));
 }
 

@@ -21,6 +21,7 @@ static inline void gnvd_cpu_short_slices(void)
 		uint64_t slice, deadline, period; /* ns */
 	} attr;
 
+	attr.policy = SCHED_FIFO; /* until the kernel has filled it */
 	if (!gnvd_syscall(SYS_sched_getattr, 0, &attr, (unsigned)sizeof(attr), 0u) && attr.policy == SCHED_OTHER) {
 		attr.slice = 100000;
 		(void)gnvd_syscall(SYS_sched_setattr, 0, &attr, 0u);
@@ -98,7 +99,8 @@ static inline int gnvd_cpu_run(struct gnvd_cpu_launch *launch, struct gnvd_cpu_l
  * @kernel:  called once on each thread with @arg. gpunvme_thread_id() is its number
  * @arg:     the kernel's argument, shared by all threads
  *
- * Creates the threads, and returns when all have returned. Any thread may call it, several at a time.
+ * Creates the threads, and returns when all have returned. Any thread may call it, several at a time. The threads get time slices
+ * of 0.1 ms where the kernel grants that (sched_setattr(2)), and so do threads that @kernel starts.
  * Return: 0; -EINVAL: bad @threads or @width, or no kernel; -ENOMEM; -EAGAIN: no more threads, and none has run the kernel.
  */
 static inline int gpunvme_cpu_launch(uint32_t threads, uint32_t width, void (*kernel)(void *arg), void *arg)

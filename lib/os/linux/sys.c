@@ -122,7 +122,7 @@ void gnv_sys_short_slices(void)
 		int32_t nice;
 		uint32_t priority;
 		uint64_t slice, deadline, period; /* ns */
-	} attr;
+	} attr = { 0 }; /* struct sched_attr, as in gpunvme/device/cpu_launch.h */
 
 	if (!syscall(SYS_sched_getattr, 0, &attr, (unsigned)sizeof(attr), 0u) && attr.policy == SCHED_OTHER) {
 		attr.slice = 100000;

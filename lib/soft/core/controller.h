@@ -93,6 +93,7 @@ struct gnv_soft {
 	size_t bar_len;
 	int bar_fd; /* -1: memory of this process alone */
 	bool bar_stays; /* a GPU did not let go of it: it stays mapped until the process ends */
+	bool stays; /* a part of the engine did not end, so the BAR and this structure stay until the process ends */
 	uint64_t cap;
 	uint32_t csts;
 	uint32_t shn_seen;
