@@ -242,12 +242,12 @@ struct gpunvme_landing_info {
 	uint64_t slot_bytes; /* of one slot */
 	uint32_t slots;
 	uint32_t retired;    /* slots that are not used any more, because a command that uses them did not complete */
-	uint32_t direct;     /* targets in use that the drive accesses directly */
+	uint32_t direct;     /* targets in use that the drive can access directly */
 	uint32_t landing;    /* targets in use whose data lands */
 };
 
 enum gpunvme_target_way {
-	GPUNVME_TARGET_DIRECT = 1,  /* the drive accesses the memory */
+	GPUNVME_TARGET_DIRECT = 1,  /* the drive accesses the memory. Lists with a file or a volume land all the same */
 	GPUNVME_TARGET_LANDING = 2, /* data goes through landing memory */
 };
 
