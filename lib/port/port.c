@@ -40,7 +40,7 @@ int gnv_port_hold_twins(struct gnv_port *port, const struct gnv_identity *drive)
 		return gnv_fail(ret, "a namespace of %.100s is in use through another controller: %s", port->address, text);
 	if (!ret && text[0])
 		gnv_log(&port->log, GPUNVME_LOG_WARN,
-			"a namespace of %s has another controller, whose disk could not be held, so that somebody may mount it: %s",
+			"a namespace of %s has another controller, whose disk could not be held, so another process may mount it: %s",
 			port->address, text);
 	__atomic_store_n(&port->twins, twins, __ATOMIC_RELEASE);
 	return ret;

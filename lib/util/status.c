@@ -92,7 +92,7 @@ static const struct name errors[] = {
 	{ ENOMEM, "out of memory, or over a memory limit" },
 	{ EACCES, "permission denied" },
 	{ EFAULT, "not usable memory" },
-	{ EBUSY, "still in use by the device, or held by someone else" },
+	{ EBUSY, "still in use by the device, or held by another process" },
 	{ EEXIST, "exists already" },
 	{ EXDEV, "it belongs to another queue, device or GPU" },
 	{ ENODEV, "the controller does not exist or is gone" },

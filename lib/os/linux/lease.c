@@ -224,9 +224,9 @@ int gnv_os_leased(int fd, const char *name)
 	int flags = 0;
 
 	if (get_flags(fd, &flags) || !(flags & FS_IMMUTABLE_FL))
-		return gnv_fail(-ESTALE, "%s: somebody has cleared its immutable flag under the lease", name);
+		return gnv_fail(-ESTALE, "%s: a process has cleared its immutable flag under the lease", name);
 	if (fcntl(fd, F_GETLEASE) != F_RDLCK)
-		return gnv_fail(-ESTALE, "%s: somebody opens it for writing, or truncates it, under the lease", name);
+		return gnv_fail(-ESTALE, "%s: a process opens it for writing, or truncates it, under the lease", name);
 	return 0;
 }
 
@@ -288,7 +288,7 @@ static int drop(int fd, const char *name)
 			return gnv_fail(ret, "%s cannot be dropped from the kernel's cache: %s", name, strerror(-ret));
 	} while (cached && gnv_deadline_poll_again(&deadline));
 	if (cached)
-		return gnv_fail(-EBUSY, "%s stays in the kernel's cache, because somebody has it mapped or reads it: end that first", name);
+		return gnv_fail(-EBUSY, "%s stays in the kernel's cache, because a process has it mapped or reads it: end that first", name);
 	return 0;
 }
 

@@ -20,8 +20,8 @@ enum sort {
 	STATE,
 	POWER_OF_2, /* the number of a state */
 	RULE,
-	ANY_QUEUE, /* a rule that befalls admin commands, too */
-	ENABLE,	   /* a rule that befalls no commands */
+	ANY_QUEUE, /* a rule that applies to admin commands, too */
+	ENABLE,	   /* a rule that applies to no commands */
 	SEED
 };
 
@@ -292,7 +292,7 @@ static int set_condition(struct gnv_soft_rule *rule, const struct word *word, st
 	    !conditions[i].set(rule, value))
 		return bad_condition(given);
 	if (word->sort == RULE && rule->queue == 0)
-		return gnv_fail(-EINVAL, "fault=%s befalls reads and writes, and the queue 0 has none. Leave queue=0 away",
+		return gnv_fail(-EINVAL, "fault=%s applies to reads and writes, and the queue 0 has none. Leave queue=0 away",
 				word->word);
 	return 0;
 }

@@ -124,7 +124,7 @@ void gnv_soft_hmb_work(struct gnv_soft *soft)
 		scribble(soft);
 	else if (hmb->on && !is_marked(soft, page_at(soft, hmb->next % hmb->pages))) {
 		hmb->on = false;
-		gnv_log(soft->log, GPUNVME_LOG_ERROR, "soft controller: somebody else wrote to its host memory buffer, or took it away");
+		gnv_log(soft->log, GPUNVME_LOG_ERROR, "soft controller: the host wrote to its host memory buffer, or took it away");
 		gnv_soft_fatal(soft);
 	}
 }
