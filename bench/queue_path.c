@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * bench/queue_path: the queue alone. One CPU lane against a controller that only fetches and completes, in order, without I/O.
+ * bench/queue_path: the queue alone. One CPU thread against a controller that only fetches and completes, in order, without I/O.
  *
  *   queue_path                     the controller is a thread: commands per second with 1 and 64 outstanding
  *   queue_path --inline N          the lane calls the controller itself: N commands, no waiting, always the same instructions

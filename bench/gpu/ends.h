@@ -154,7 +154,7 @@ static inline void hostile_account(const struct rig *r, const struct work *w, ui
 	}
 }
 
-/* CPU lanes share their processors: their commands have all the time that they need, unless a time-out is the end. */
+/* CPU threads share their processors: their commands have all the time that they need, unless a time-out is the end. */
 static inline double hostile_timeout(const struct hostility *h)
 {
 	return ON_GPU || h->cause == GPUNVME_ETIMEDOUT ? TRICK_TIMEOUT : 20;

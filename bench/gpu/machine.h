@@ -182,7 +182,7 @@ static inline void machine_prepare(kernel_fn kernel)
 	(void)kernel;
 }
 
-/* Blocks of CPU lanes are waves. */
+/* Blocks of CPU threads are waves. */
 static inline void machine_run(kernel_fn kernel, uint32_t blocks, uint32_t block_lanes, void *work)
 {
 	int ret = gpunvme_cpu_launch(blocks * block_lanes, block_lanes, kernel, work);

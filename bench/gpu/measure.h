@@ -43,7 +43,7 @@ struct outcome {
 	double tick_ns;    /* of the fine clock, where there are samples */
 };
 
-/* CPU lanes are threads: small blocks, few queues. */
+/* CPU threads are threads: small blocks, few queues. */
 static inline struct point fit(struct point p)
 {
 	if (!ON_GPU) {

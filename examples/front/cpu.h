@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* CPU lanes. Only front.h includes this. */
+/* CPU threads. Only front.h includes this. */
 #ifndef GPUNVME_EXAMPLES_FRONT_CPU_H
 #define GPUNVME_EXAMPLES_FRONT_CPU_H
 

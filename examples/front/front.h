@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the applications need of CPU lanes, of CUDA and of HIP, so that each is one text: FILE.c is a program of CPU lanes,
- * FILE.cu and FILE.hip include it. A wave is a workgroup, and a CPU lane is a wave of its own.
+ * What the applications need of CPU threads, of CUDA and of HIP, so that each is one text: FILE.c is a program of CPU threads,
+ * FILE.cu and FILE.hip include it. A wave is a workgroup, and a CPU thread is a wave of its own.
  *
  * FRONT_FN                    a function of kernels
  * FRONT_WIDTH                 lanes of a wave, in kernels

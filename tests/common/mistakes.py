@@ -24,7 +24,7 @@ BUILD = ROOT / "build/mutate/build"
 JUDGED = ROOT / "build/mutate/judged"  # result, tab, file, tab, what was changed as named() has it
 ROOMS = ("device/gpunvme", "lib/nvme", "lib/soft", "lib/mem", "lib/dev", "lib/dma", "lib/queue", "lib/file", "lib/cache",
          "lib/run", "lib/serve", "lib/ublk")
-LEFT_OUT = {"amd.h", "amd_wave.h", "cuda.h", "cuda_wave.h"}  # no CPU lane runs them
+LEFT_OUT = {"amd.h", "amd_wave.h", "cuda.h", "cuda_wave.h"}  # no CPU thread runs them
 SECONDS = 100  # for one test, or five times what it takes without a mistake; then it hangs
 PROGRAMS = {}  # of each test: several may share one
 TIMES = {}  # what each took without a mistake
@@ -97,7 +97,7 @@ def build(programs):
 def prepare(trusted, wanted):
     """The tests of a build without mistakes, by label; those that fail or cannot run in it are no judges, unless @trusted."""
     copy_tree()
-    # The device header is in calls and for CPU lanes only: a mistake there costs seconds, not the minutes of its copies and kernels.
+    # The device header is in calls and for CPU threads only: a mistake there costs seconds, not the minutes of its copies and kernels.
     run = quiet(["cmake", "-S", str(TREE), "-B", str(BUILD), "-DCMAKE_BUILD_TYPE=None", "-DCMAKE_C_FLAGS=-O1 -w -DGPUNVME_CALLS",
                  "-DGPUNVME_GFX=", "-DGPUNVME_PTX=OFF", "-DGPUNVME_BUILD_BENCH=OFF", "-DGPUNVME_BUILD_EXAMPLES=OFF"])
     if run.returncode:

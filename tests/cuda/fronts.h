@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Kernels of tests/cuda: one text for GPU and CPU lanes. Every lane stores what its calls answered to out[lane]. */
+/* Kernels of tests/cuda: one text for GPU and CPU threads. Every lane stores what its calls answered to out[lane]. */
 #ifndef TESTS_CUDA_FRONTS_H
 #define TESTS_CUDA_FRONTS_H
 

@@ -2,7 +2,7 @@
 /*
  * Files by each front: extents in no order, holes, the end within a block, bytes that go through the bounce area, against a controller
  * that moves the data of each command and knows its lists. What it wrote, what lanes stored and nothing else must be in the buffer.
- * tests/soft/test_file_fronts.c has more of them, on CPU lanes only.
+ * tests/soft/test_file_fronts.c has more of them, on CPU threads only.
  */
 #include <gpunvme/device.h>
 

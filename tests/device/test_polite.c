@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A CPU lane that polls in vain gives its core away, as the controller may be a thread that waits for it. */
+/* A CPU thread that polls in vain gives its core away, as the controller may be a thread that waits for it. */
 #include "rig.h"
 
 static _Thread_local unsigned yields;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Fuzz target: a descriptor and a buffer whose contents are not what the host wrote there, in the hands of one CPU lane.
+ * Fuzz target: a descriptor and a buffer whose contents are not what the host wrote there, in the hands of one CPU thread.
  *
  * Input: the queue (lane.h), then calls of 16 bytes.
  * Properties: every call ends, with a result that is documented; nothing outside the memory that the descriptor names is touched; no

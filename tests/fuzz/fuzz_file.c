@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Fuzz target: a file's descriptor and table of extents whose contents are not what the host wrote there, in the hands of one CPU lane.
+ * Fuzz target: a file's descriptor and table of extents whose contents are not what the host wrote there, in the hands of one CPU thread.
  *
  * Input: the queue (lane.h); a byte, extents in its upper half and pieces in its lower; the pieces, 9 bytes each, spoil struct
  * gpunvme_dfile; an extent is 4 bytes, how many blocks after the one before, how many blocks, where, or, with bit 7 of the first,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A queue for one CPU lane of a fuzz target: its descriptor, of which an input says what is wrong with it, its memory, and a controller
+ * A queue for one CPU thread of a fuzz target: its descriptor, of which an input says what is wrong with it, its memory, and a controller
  * that has a turn at each pause of the lane, or, a slow one, only at its looks at the clock, by which time passes.
  * What names memory in the descriptor is left true, and the shifts within what dq.h allows: with others the lane reaches what is not
  * its own, and no word tells it so. Where the descriptor says of itself that it is none, its shifts are any: nobody may use them.

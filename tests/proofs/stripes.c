@@ -13,7 +13,7 @@
 
 static uint32_t lane_is, lanes_are;
 
-/* For what comes next: a lane of a workgroup of several waves, of which the last may be smaller, as CPU lanes have none. */
+/* For what comes next: a lane of a workgroup of several waves, of which the last may be smaller, as CPU threads have none. */
 #define gnvd_block_lane() lane_is
 #define gnvd_block_lanes() lanes_are
 #define gnvd_wave_lanes() WIDTH

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* gpunvme_run_copy() on CPU lanes of every width, or on the lanes that GPUNVME_TEST_GPU names: data, results, refusals. */
+/* gpunvme_run_copy() on CPU threads of every width, or on the lanes that GPUNVME_TEST_GPU names: data, results, refusals. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* gpunvme_mem_get() of ordinary memory, with CPU lanes: what is found again, what goes, and the owner of the bytes meanwhile. */
+/* gpunvme_mem_get() of ordinary memory, with CPU threads: what is found again, what goes, and the owner of the bytes meanwhile. */
 #include <gpunvme/device.h>
 #include <errno.h>
 #include <setjmp.h>

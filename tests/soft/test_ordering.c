@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * gpunvme_gpu_ordering_test() on the software controller: nothing to object to an honest one; a controller that does something forbidden once
- * is found out, by the test that is for it and with the right words. On CPU lanes, or on those that GPUNVME_TEST_GPU names.
+ * is found out, by the test that is for it and with the right words. On CPU threads, or on those that GPUNVME_TEST_GPU names.
  */
 #include <errno.h>
 #include <setjmp.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * gpunvme_run_commands() on CPU lanes, or on the lanes that GPUNVME_TEST_GPU names: each kind of command, each command's own status, which
+ * gpunvme_run_commands() on CPU threads, or on the lanes that GPUNVME_TEST_GPU names: each kind of command, each command's own status, which
  * of them end their lane, refusals.
  */
 #include <errno.h>

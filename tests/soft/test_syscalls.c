@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A lane reads and writes without the kernel. A CPU lane does so while every system call of its thread raises a signal. Three functions
+ * A lane reads and writes without the kernel. A CPU thread does so while every system call of its thread raises a signal. Three functions
  * are left out and counted apart: the clock, which is none where the vDSO has it, and two that give the core away while there is
  * nothing to do but wait; lanes of a GPU have other means for both. GPUNVME_TEST_URI names a controller, whose first megabyte is
  * overwritten; else one in software.

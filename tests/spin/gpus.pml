@@ -9,7 +9,7 @@
  * A lane of each GPU has ROUNDS commands, with views that are as old as they like by the time they are used: it may write to its ring
  * and ring its doorbell when both queues are made anew. Lanes of a GPU ring themselves and cannot be locked out, so a queue without
  * another identifier stays over until its kernel has ended. QIDS identifiers, RECOVERIES calls, at any moments, of which one is left
- * for each command that is kept, as by the watchdog. How lanes share a queue is queue.pml's, CPU lanes that are locked out, recover.pml's.
+ * for each command that is kept, as by the watchdog. How lanes share a queue is queue.pml's, CPU threads that are locked out, recover.pml's.
  */
 #ifndef PLANT
 #define PLANT 0

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* From gpunvme_dev_open() to gpunvme_dev_close() over the software controller, with I/O by CPU lanes. */
+/* From gpunvme_dev_open() to gpunvme_dev_close() over the software controller, with I/O by CPU threads. */
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>

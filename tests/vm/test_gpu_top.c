@@ -9,7 +9,7 @@ static int begin_nodes(void **state)
 	return begin(state);
 }
 
-/* What lanes wrote from VRAM is what a queue of CPU lanes, with everything in host memory, reads; and the other way round. */
+/* What lanes wrote from VRAM is what a queue of CPU threads, with everything in host memory, reads; and the other way round. */
 static void test_end_to_end(void **state)
 {
 	struct gpunvme_mem *vram, *host;

@@ -19,7 +19,7 @@ find_program(GPUNVME_GPU_LLD NAMES ld.lld-19 ld.lld-20 ld.lld-21 ld.lld-22 ld.ll
 set(gfx_list "${GPUNVME_GFX}")
 if(gfx_list AND NOT (GPUNVME_GPU_CLANG AND GPUNVME_GPU_LLD))
   message(WARNING "Built without kernels for AMD GPUs: they need clang and lld, 19 or newer (clang-19, lld-19, or ROCm 6.4's). "
-    "CPU lanes work without.")
+    "CPU threads work without.")
   set(gfx_list "")
 endif()
 

@@ -26,7 +26,7 @@ enum gnv_kernel { GNV_KERNEL_LIST(GNV_KERNEL_ENUM) GNV_KERNELS };
 #undef GNV_KERNEL_ENUM
 #define GNV_KERNELS_AT_OPEN ((unsigned)GNV_KERNEL_STREAM) /* that a GPU has once it is open */
 
-/* The kernels for CPU lanes, by enum gnv_kernel. */
+/* The kernels for CPU threads, by enum gnv_kernel. */
 extern void (*const gnv_kernel_cpu[])(void *args);
 
 /* One lane reads blocks. */

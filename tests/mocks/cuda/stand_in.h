@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A libcuda whose GPU is CPU threads, for machines without one: contexts, streams, registered memory and kernels are checked for
- * use as the real one demands, and every call can be made to fail. It runs the library's kernels as they are compiled for CPU lanes,
+ * use as the real one demands, and every call can be made to fail. It runs the library's kernels as they are compiled for CPU threads,
  * and others by their name in the program.
  */
 #ifndef TESTS_MOCKS_CUDA_STAND_IN_H

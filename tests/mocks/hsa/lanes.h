@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * How kernels run: as the C text that the library has for CPU lanes, or as the machine code they were given, on the executor of
+ * How kernels run: as the C text that the library has for CPU threads, or as the machine code they were given, on the executor of
  * tests/gfx. What a packet and a code object are is the same for both.
  */
 #ifndef TESTS_MOCKS_HSA_LANES_H

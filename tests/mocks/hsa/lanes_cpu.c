@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* CPU lanes: threads that run the library's C text of the kernel that the code object has under that name. */
+/* CPU threads: threads that run the library's C text of the kernel that the code object has under that name. */
 #include <gpunvme/device.h>
 
 #include <elf.h>

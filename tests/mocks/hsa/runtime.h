@@ -6,7 +6,7 @@
  *
  * The environment tells it what to play, read at each call:
  *   STANDIN_GPUS=N       GPUs (1)                    STANDIN_GFX=gfxNNNN     their ISA (gfx1100)
- *   STANDIN_WAVE=N       lanes of a wave (by the ISA; narrower than any GPU's with CPU lanes)
+ *   STANDIN_WAVE=N       lanes of a wave (by the ISA; narrower than any GPU's with CPU threads)
  *   STANDIN_CLOCK=MHZ    of the clock that lanes read (1000; with STANDIN_LANES=gfx)
  *   STANDIN_CPUS=2       a first CPU, too, that no GPU is linked with
  *   STANDIN_HIVE=1       GPUs are linked among each other: their fine-grained memory is not the CPU's, by the runtime's word
@@ -14,7 +14,7 @@
  *   STANDIN_LACKS=a,b    "fine": no fine-grained VRAM, extended or not; "bar": the CPU does not reach VRAM; "kernarg", "host", "hostcoarse": no such pool;
  *                        "hdp": no register to flush with; "export": memory has no DMA-BUF; "whole": 16-byte loads of
  *                        completions fall apart (lanes "gfx"); "uncached": pages that a copy of HIP has made cached stay so
- *   STANDIN_LANES=gfx    kernels run as the gfx1100 code that they are, on the executor of tests/gfx; else as C on CPU lanes. With it
+ *   STANDIN_LANES=gfx    kernels run as the gfx1100 code that they are, on the executor of tests/gfx; else as C on CPU threads. With it
  *                        GFX_SEED, GFX_RULES (docs/verification.md), STANDIN_STEPS=N: a kernel is endless after N instructions, and
  *                        STANDIN_CODE=FILE: a code object in place of the one that is loaded
  *   STANDIN_EXTENDED=0, 1, 2  GPUs have plain fine-grained memory, alone, and before or after extended fine-grained; unset: the latter
