@@ -183,8 +183,9 @@ struct gpunvme_run {
  * The first call with @gpu loads the kernels. The CUDA driver compiles them, and waits without limit for kernels that run there.
  * If a kernel waits for a later one, make a call before it runs. A call with one transfer of 0 bytes is enough.
  *
- * A stream that is captured (cuStreamBeginCapture()) gets a kernel node, which has a copy of the views. @gpu stays open as long as
- * the graph. Capture again after the recovery of a queue. HIP's capture does the same (not tested on hardware).
+ * A stream that is captured (cuStreamBeginCapture(), hipStreamBeginCapture()) gets a kernel node, which has a copy of the views.
+ * The call does not end the capture, also if it loads the kernels. @gpu stays open as long as the graph. Capture again after the
+ * recovery of a queue. HIP's captures are tested with a mock of its runtime, not on hardware.
  *
  * AMD GPUs keep lines of some memory in caches that no kernel empties. That is coarse-grained memory, such as that of hipMalloc()
  * and hipHostMallocNonCoherent, and on many GPUs fine-grained memory that is not uncached. The drive and the next kernel of the

@@ -1691,6 +1691,118 @@ static void what_hip_refuses(void **state)
 	end();
 }
 
+/* As a program captures a stream: hipStreamCaptureModeGlobal, in which most calls of any thread would end it. */
+static void *capture(void *stream, struct gpunvme_gpu *gpu, const struct gpunvme_run *list)
+{
+	int (*begin_capture)(void *stream, int mode), (*end_capture)(void *stream, void **graph), (*destroy)(void *graph);
+	int (*instantiate)(void **exec, void *graph, void **bad, char *log, size_t size);
+	void *graph, *exec;
+
+	streams_symbol(t.streams.driver, "hipStreamBeginCapture", &begin_capture);
+	streams_symbol(t.streams.driver, "hipStreamEndCapture", &end_capture);
+	streams_symbol(t.streams.driver, "hipGraphInstantiate", &instantiate);
+	streams_symbol(t.streams.driver, "hipGraphDestroy", &destroy);
+	assert_int_equal(begin_capture(stream, 0), 0);
+	good(gpunvme_run_on_stream(gpu, stream, list));
+	assert_int_equal(end_capture(stream, &graph), 0);
+	assert_int_equal(instantiate(&exec, graph, NULL, NULL, 0), 0);
+	assert_int_equal(destroy(graph), 0);
+	return exec;
+}
+
+static void replay(void *exec, uint64_t pos, uint64_t offset, uint64_t len)
+{
+	int (*launch)(void *exec, void *stream);
+
+	streams_symbol(t.streams.driver, "hipGraphLaunch", &launch);
+	set(0, pos, offset, len, 0);
+	assert_int_equal(launch(exec, t.stream), 0);
+	streams_wait(&t.streams, t.stream);
+}
+
+/*
+ * A stream that is captured, by a call that also loads the kernels: nothing runs. Each launch of the graph does, with the views of
+ * the call and with what the list holds by then.
+ */
+static void a_graph_of_hip_has_it_as_a_node(void *captured)
+{
+	int (*destroy)(void *exec);
+	struct gpunvme_run list;
+	struct gpunvme_queue *queue;
+	struct gpunvme_gpu *gpu;
+	struct gpunvme_dq dq;
+	void *exec;
+
+	good(gpunvme_gpu_open(lanes_of("cpu"), NULL, &gpu)); /* has no kernels loaded */
+	good(gpunvme_queue_create(t.dev, gpu, NULL, &queue));
+	good(gpunvme_queue_view(queue, NULL, &dq));
+	list = t.run;
+	list.dq = &dq;
+	list.count = 1;
+	set(0, 5 * BLOCK, 0, 3 * BLOCK, 0);
+	exec = capture(captured, gpu, &list);
+	memset(&dq, 0xee, sizeof(dq));
+	assert_int_equal(item(0)->result, 99);
+	assert_true(is_poison(0, HALF));
+	replay(exec, 5 * BLOCK, 0, 3 * BLOCK);
+	assert_int_equal(item(0)->result, 3 * BLOCK);
+	assert_memory_equal(t.data, disk + 5 * BLOCK, 3 * BLOCK);
+	assert_true(is_poison(3 * BLOCK, HALF));
+	replay(exec, 70 * BLOCK, HALF, 9 * BLOCK);
+	assert_int_equal(item(0)->result, 9 * BLOCK);
+	assert_memory_equal(t.data + HALF, disk + 70 * BLOCK, 9 * BLOCK);
+	replay(exec, DISK, 0, BLOCK);
+	assert_int_equal(item(0)->result, -ERANGE);
+	streams_symbol(t.streams.driver, "hipGraphExecDestroy", &destroy);
+	assert_int_equal(destroy(exec), 0);
+	gpunvme_queue_destroy(queue);
+	good(gpunvme_gpu_close(gpu));
+}
+
+static void graphs_of_hip_have_it_as_a_node(void **state)
+{
+	(void)state;
+	if (!getenv("GPUNVME_HIP_LIBRARY"))
+		skip();
+	begin("cpu", "", 0);
+	a_graph_of_hip_has_it_as_a_node(t.stream);
+	memset(t.data, POISON, BUFFER);
+	a_graph_of_hip_has_it_as_a_node((void *)2); /* hipStreamPerThread */
+	end();
+}
+
+/* A call of the program ends its own capture, as the thread's mode is that of before. A list then is refused. */
+static void a_capture_that_hip_has_ended(void **state)
+{
+	int (*begin_capture)(void *stream, int mode), (*end_capture)(void *stream, void **graph), (*last_error)(void);
+	int (*alloc)(void **ptr, size_t len);
+	void *none;
+
+	(void)state;
+	if (!getenv("GPUNVME_HIP_LIBRARY"))
+		skip();
+	begin("cpu", "", 0);
+	streams_symbol(t.streams.driver, "hipStreamBeginCapture", &begin_capture);
+	streams_symbol(t.streams.driver, "hipStreamEndCapture", &end_capture);
+	streams_symbol(t.streams.driver, "hipGetLastError", &last_error);
+	streams_symbol(t.streams.driver, "hipMalloc", &alloc);
+	set(0, 0, 0, BLOCK, 0);
+	assert_int_equal(begin_capture(t.stream, 0), 0);
+	good(enqueue(1, 0));
+	assert_int_equal(alloc(&none, 4096), 900); /* hipErrorStreamCaptureUnsupported */
+	assert_int_equal(last_error(), 900);
+	refused(t.run, -EIO, "a kernel on the stream: operation failed due to a previous error during capture (901)");
+	assert_int_equal(last_error(), 0);
+	assert_int_equal(end_capture(t.stream, &none), 901);
+	assert_null(none);
+	assert_int_equal(item(0)->result, 99);
+	streams_drop(&t.streams, t.stream);
+	t.stream = streams_make(&t.streams);
+	run(1, 0);
+	assert_int_equal(item(0)->result, BLOCK);
+	end();
+}
+
 /* Memory of hipMalloc(), as a target: the drive never sees its address, and the GPU's own kernel copies. */
 static void what_hip_caches_lands(void **state)
 {
@@ -1898,6 +2010,8 @@ int main(void)
 		cmocka_unit_test(bad_volumes_are_refused),
 		cmocka_unit_test(streams_of_others_are_refused),
 		cmocka_unit_test(what_hip_refuses),
+		cmocka_unit_test(graphs_of_hip_have_it_as_a_node),
+		cmocka_unit_test(a_capture_that_hip_has_ended),
 		cmocka_unit_test(what_hip_caches_lands),
 		cmocka_unit_test(landing_memory_is_not_cached),
 		cmocka_unit_test(a_stream_ends_after_its_lists),

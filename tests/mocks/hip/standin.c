@@ -6,6 +6,7 @@
  * other, and copies wait for all of them.
  */
 #include "gfx/gfx.h"
+#include "mocks/hip/graph.h"
 #include "mocks/hsa/runtime.h"
 
 #include <elf.h>
@@ -287,7 +288,9 @@ hipError_t hipStreamGetDevice(hipStream_t stream, int *device)
 
 hipError_t hipStreamSynchronize(hipStream_t stream)
 {
-	return is_stream(stream) ? synchronize() : failed_call(hipErrorContextIsDestroyed);
+	if (!is_stream(stream))
+		return failed_call(hipErrorContextIsDestroyed);
+	return capture_ongoing(stream) ? failed_call(hipErrorStreamCaptureUnsupported) : synchronize();
 }
 
 hipError_t hipStreamDestroy(hipStream_t stream)
@@ -299,17 +302,18 @@ hipError_t hipStreamDestroy(hipStream_t stream)
 	if (!*link)
 		return hipErrorInvalidResourceHandle;
 	*link = (*link)->next;
+	capture_drop(stream);
 	return synchronize();
 }
-
-static void must_be_relaxed(void);
 
 hipError_t hipStreamQuery(hipStream_t stream)
 {
 	if (!is_stream(stream))
 		abort(); /* one version of clr hip_stream.cpp, hipStreamQuery_common(), follows the pointer */
 	if (stream && getenv("STANDIN_OTHERS_CAPTURE")) /* another thread of the program captures, for all threads */
-		must_be_relaxed();			/* StreamCaptureOngoing() there */
+		capture_must_be_relaxed();		/* StreamCaptureOngoing() there */
+	if (capture_ongoing(stream))
+		return failed_call(hipErrorStreamCaptureUnsupported);
 	if (it.running && !it.broken &&
 	    hsa_signal_wait_scacquire(it.done, HSA_SIGNAL_CONDITION_LT, 1, 0, HSA_WAIT_STATE_ACTIVE) > 0)
 		return hipErrorNotReady;
@@ -323,13 +327,15 @@ hipError_t hipStreamIsCapturing(hipStream_t stream, enum hipStreamCaptureStatus 
 		abort();
 	if (!is_stream(stream))
 		return failed_call(hipErrorContextIsDestroyed);
-	*status = getenv("STANDIN_CAPTURING") ? hipStreamCaptureStatusActive : hipStreamCaptureStatusNone;
+	*status = getenv("STANDIN_CAPTURING") ? hipStreamCaptureStatusActive : capture_status(stream);
 	return hipSuccess;
 }
 
 hipError_t hipDeviceSynchronize(void)
 {
-	return synchronize();
+	const hipError_t ret = capture_forbids(hipErrorStreamCaptureUnsupported);
+
+	return ret == hipSuccess ? synchronize() : failed_call(ret);
 }
 
 hipError_t hipGetLastError(void)
@@ -355,6 +361,8 @@ const char *hipGetErrorString(hipError_t error)
 		return "invalid device function";
 	case hipErrorNoBinaryForGpu:
 		return "no kernel image is available for execution on the device";
+	case hipErrorStreamCaptureInvalidated:
+		return "operation failed due to a previous error during capture";
 	default:
 		return "unknown error";
 	}
@@ -366,6 +374,8 @@ static hipError_t alloc(const hsa_amd_memory_pool_t *pool, void **ptr, size_t si
 {
 	hipError_t ret = start();
 
+	if (capture_allows() != hipSuccess)
+		return failed_call(hipErrorStreamCaptureUnsupported);
 	if (ret == hipSuccess && hsa_amd_memory_pool_allocate(*pool, size, 0, ptr) != HSA_STATUS_SUCCESS)
 		return hipErrorOutOfMemory;
 	return ret;
@@ -392,6 +402,8 @@ hipError_t hipHostMalloc(void **ptr, size_t size, unsigned flags)
 	const unsigned coherent = hipHostMallocCoherent | hipHostMallocMapped | hipHostMallocNumaUser;
 	const bool fine = !(flags & hipHostMallocNonCoherent) && (!flags || flags & coherent || (always && *always == '1'));
 
+	if (capture_allows() != hipSuccess)
+		return failed_call(hipErrorStreamCaptureUnsupported);
 	if (hsa_amd_memory_pool_allocate(fine ? it.host : it.coarse, size, 0, ptr) != HSA_STATUS_SUCCESS)
 		return hipErrorOutOfMemory;
 	return hsa_amd_agents_allow_access(1, &it.gpu, NULL, *ptr) == HSA_STATUS_SUCCESS ? hipSuccess : hipErrorOutOfMemory;
@@ -399,8 +411,11 @@ hipError_t hipHostMalloc(void **ptr, size_t size, unsigned flags)
 
 hipError_t hipFree(void *ptr)
 {
-	hipError_t ret = synchronize();
+	hipError_t ret;
 
+	if (capture_allows() != hipSuccess)
+		return failed_call(hipErrorStreamCaptureUnsupported);
+	ret = synchronize();
 	if (ptr && hsa_amd_memory_pool_free(ptr) != HSA_STATUS_SUCCESS)
 		return hipErrorInvalidValue;
 	return ret;
@@ -442,11 +457,14 @@ static bool is_vram(const void *ptr)
 /* From the host to the host the CPU copies (clr hip_memory.cpp, ihipMemcpy: ihipHtoHMemcpy), and pins nothing. */
 hipError_t hipMemcpy(void *to, const void *from, size_t size, hipMemcpyKind kind)
 {
-	hipError_t ret = synchronize();
+	hipError_t ret = capture_forbids(hipErrorStreamCaptureImplicit);
 	void *pinned[2];
 	bool is_pinned[2];
 
 	(void)kind;
+	if (ret != hipSuccess)
+		return failed_call(ret);
+	ret = synchronize();
 	if (ret != hipSuccess)
 		return ret;
 	if (!is_vram(to) && !is_vram(from)) {
@@ -464,7 +482,7 @@ hipError_t hipMemcpy(void *to, const void *from, size_t size, hipMemcpyKind kind
 	return ret;
 }
 
-hipError_t hipMemset(void *ptr, int value, size_t size)
+static hipError_t fill(void *ptr, int value, size_t size)
 {
 	hipError_t ret = synchronize();
 
@@ -475,10 +493,19 @@ hipError_t hipMemset(void *ptr, int value, size_t size)
 	return ret;
 }
 
-/* A kernel of the same stream comes after it, and what was enqueued before has ended. */
+hipError_t hipMemset(void *ptr, int value, size_t size)
+{
+	const hipError_t ret = capture_forbids(hipErrorStreamCaptureImplicit);
+
+	return ret == hipSuccess ? fill(ptr, value, size) : failed_call(ret);
+}
+
+/* A kernel of the same stream comes after it, and what was enqueued before has ended. Graphs have only kernels here. */
 hipError_t hipMemsetAsync(void *ptr, int value, size_t size, hipStream_t stream)
 {
-	return is_stream(stream) ? hipMemset(ptr, value, size) : failed_call(hipErrorContextIsDestroyed);
+	if (!is_stream(stream))
+		return failed_call(hipErrorContextIsDestroyed);
+	return capture_status(stream) == hipStreamCaptureStatusNone ? fill(ptr, value, size) : failed_call(hipErrorNotSupported);
 }
 
 /* ---- Code ---- */
@@ -656,26 +683,6 @@ hipError_t hipLaunchKernel(const void *host, dim3 grid, dim3 block, void **args,
 
 /* ---- Modules ---- */
 
-static _Thread_local hipStreamCaptureMode capture_mode;
-
-hipError_t hipThreadExchangeStreamCaptureMode(hipStreamCaptureMode *mode)
-{
-	const hipStreamCaptureMode before = capture_mode;
-
-	capture_mode = *mode;
-	*mode = before;
-	return hipSuccess;
-}
-
-/* In another mode such calls end the captures of the program (clr hip_module.cpp, CHECK_STREAM_CAPTURE_SUPPORTED). */
-static void must_be_relaxed(void)
-{
-	if (capture_mode == hipStreamCaptureModeRelaxed)
-		return;
-	fprintf(stderr, "stand-in: a call that would end a capture\n");
-	abort();
-}
-
 /* The size of an ELF file is the end of its section headers, as clr asks (amd::Elf::getElfSize). */
 static size_t elf_size(const void *image)
 {
@@ -688,7 +695,7 @@ hipError_t hipModuleLoadData(hipModule_t *module, const void *image)
 {
 	struct module *m = calloc(1, sizeof(*m));
 
-	must_be_relaxed();
+	capture_must_be_relaxed();
 	if (!m || start() != hipSuccess)
 		return hipErrorOutOfMemory;
 	take_code(m, image, elf_size(image));
@@ -704,7 +711,7 @@ hipError_t hipModuleUnload(hipModule_t module)
 {
 	struct module *m = (struct module *)module;
 
-	must_be_relaxed();
+	capture_must_be_relaxed();
 	if (hipStreamQuery(NULL) == hipErrorNotReady) { /* clr hip_platform.cpp, unloadModule: it waits for nothing */
 		fprintf(stderr, "stand-in: a module is unloaded while a kernel runs\n");
 		abort();
@@ -733,16 +740,22 @@ hipError_t hipModuleGetFunction(hipFunction_t *function, hipModule_t module, con
 	return hipSuccess;
 }
 
-/* As hipLaunchKernel() it waits for the kernel that runs, so no program has two under way here. */
+/* As hipLaunchKernel() it waits for the kernel that runs, so no program has two under way here. On a captured stream it does not. */
 hipError_t hipModuleLaunchKernel(hipFunction_t function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
 				 unsigned block_y, unsigned block_z, unsigned shared, hipStream_t stream, void **params, void **extra)
 {
+	const dim3 grid = { grid_x, grid_y, grid_z }, block = { block_x, block_y, block_z };
 	const struct module_function *f = (const struct module_function *)function;
-	hipError_t ret = ended();
+	hipError_t ret;
 
 	if (shared || extra || !params)
 		return hipErrorInvalidValue;
 	if (!is_stream(stream))
 		return failed_call(hipErrorContextIsDestroyed);
-	return ret != hipSuccess ? ret : start_kernel(f->module, f->name, (dim3){ grid_x, grid_y, grid_z }, (dim3){ block_x, block_y, block_z }, params);
+	if (capture_status(stream) != hipStreamCaptureStatusNone) {
+		ret = capture_launch(stream, function, gfx_find(f->module->code, f->name), grid, block, params);
+		return ret == hipSuccess ? ret : failed_call(ret);
+	}
+	ret = ended();
+	return ret == hipSuccess ? start_kernel(f->module, f->name, grid, block, params) : ret;
 }
