@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A controller in another process (vfio-user:SOCKET): that of this library, served by this program when it is started with --serve.
- * Whether it works is asked by test_end_to_end, too; here is what only the other process can do: end, hang, be busy.
+ * Whether it works is asked by test_end_to_end, too; here is what only the other process can do: end, hang, be busy. The client can
+ * end, too: it is this program with --load then.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -35,11 +36,13 @@
 #define BYTES (1u << 20)
 #define LOAD_MS 120000u /* what ends a load in a test is something else */
 #define PATIENCE_S 100u
+#define DELAY_US 10000u /* of commands in flight when their client is killed */
+#define UNWRITTEN 0x5a /* what no client writes to the drive */
 
 extern char **environ;
 
 static char sock[96], soft[128], uri[160];
-static pid_t server;
+static pid_t server, client;
 
 /* ---- The other process ---- */
 
@@ -47,9 +50,13 @@ static pid_t server;
 static int serve(const char *controller, const char *path)
 {
 	struct gpunvme_server *s;
-	int ret;
+	sigset_t end;
+	int ret, sig;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	sigemptyset(&end);
+	sigaddset(&end, SIGTERM);
+	sigprocmask(SIG_BLOCK, &end, NULL); /* of all threads to come */
 	ret = gpunvme_server_start(controller, path, NULL, &s);
 	if (ret) {
 		fprintf(stderr, "no server: %s\n", gpunvme_errmsg());
@@ -57,38 +64,60 @@ static int serve(const char *controller, const char *path)
 	}
 	if (write(1, "+", 1) != 1)
 		return 1;
-	for (;;)
-		pause();
+	sigwait(&end, &sig);
+	ret = gpunvme_server_stop(s);
+	if (ret)
+		fprintf(stderr, "the server does not end: %s\n", gpunvme_errmsg());
+	return ret ? 1 : 0;
 }
 
-static void start_server(const char *keys)
+/* Returns when it says that it is ready. */
+static void start_self(pid_t *child, char *flag, char *first, char *second)
 {
-	char self[] = "/proc/self/exe", flag[] = "--serve", said = 0;
-	char *const argv[] = { self, flag, soft, sock, NULL };
+	char self[] = "/proc/self/exe", said = 0;
+	char *const argv[] = { self, flag, first, second, NULL };
 	posix_spawn_file_actions_t actions;
 	int out[2];
 
-	if (getenv("GPUNVME_TEST_VRAM")) /* of another engine (docs/emulated-drives.md) */
-		snprintf(soft, sizeof(soft), "soft:vram:16M%s", keys);
-	else
-		snprintf(soft, sizeof(soft), "soft:%s%s", image_path("disk.img"), keys);
 	assert_int_equal(pipe2(out, O_CLOEXEC), 0);
 	posix_spawn_file_actions_init(&actions);
 	posix_spawn_file_actions_adddup2(&actions, out[1], 1);
-	assert_int_equal(posix_spawn(&server, self, &actions, NULL, argv, environ), 0);
+	assert_int_equal(posix_spawn(child, self, &actions, NULL, argv, environ), 0);
 	posix_spawn_file_actions_destroy(&actions);
 	close(out[1]);
 	assert_int_equal(read(out[0], &said, 1), 1);
 	close(out[0]);
 }
 
+static void start_server(const char *keys)
+{
+	char flag[] = "--serve";
+
+	if (getenv("GPUNVME_TEST_VRAM")) /* of another engine (docs/emulated-drives.md) */
+		snprintf(soft, sizeof(soft), "soft:vram:16M%s", keys);
+	else
+		snprintf(soft, sizeof(soft), "soft:%s%s", image_path("disk.img"), keys);
+	start_self(&server, flag, soft, sock);
+}
+
+static int end_self(pid_t *child, int sig)
+{
+	int status = 0;
+
+	kill(*child, sig);
+	waitpid(*child, &status, WUNTRACED);
+	if (sig != SIGSTOP)
+		*child = 0;
+	return status;
+}
+
 /* Returns when it has ended, or all its threads have stopped: until the one with the signal has its turn, the others go on. */
 static void end_server(int sig)
 {
-	kill(server, sig);
-	waitpid(server, NULL, WUNTRACED);
-	if (sig != SIGSTOP)
-		server = 0;
+	int status = end_self(&server, sig);
+
+	if (sig == SIGTERM)
+		assert_int_equal(status, 0);
 }
 
 static int setup(void **state)
@@ -113,6 +142,8 @@ static int clean_up(void **state)
 {
 	(void)state;
 	alarm(0);
+	if (client)
+		end_self(&client, SIGKILL);
 	if (server)
 		end_server(SIGKILL);
 	return 0;
@@ -155,19 +186,24 @@ static bool is_removed(const struct rig *r)
 	return status.state == GPUNVME_STATE_REMOVED;
 }
 
-/* Reads until something ends them; returns when some have been served. */
-static void start_load(struct rig *r)
+/* Goes on until something ends it; returns when some commands have been served. */
+static void start_load_of(struct rig *r, uint32_t flags, uint32_t threads)
 {
 	const uint64_t before = pair_submitted(&r->pair);
 
 	r->load = (struct gpunvme_workload)GPUNVME_WORKLOAD_INIT;
-	r->load.flags = GPUNVME_WORKLOAD_RANDOM;
-	r->load.threads = 4;
+	r->load.flags = GPUNVME_WORKLOAD_RANDOM | flags;
+	r->load.threads = threads;
 	r->load.nblocks = 8;
 	r->load.ms = LOAD_MS;
 	assert_int_equal(pthread_create(&r->thread, NULL, run_load, r), 0);
 	while (pair_submitted(&r->pair) < before + 100)
 		usleep(1000);
+}
+
+static void start_load(struct rig *r)
+{
+	start_load_of(r, 0, 4);
 }
 
 static int end_load(struct rig *r)
@@ -187,6 +223,21 @@ static void check_io(struct rig *r, unsigned char seed)
 	assert_int_equal(p[65536], seed);
 	assert_memory_equal(p + 65536, p + 65537, 65535);
 	assert_int_equal(p[0], 0);
+}
+
+/* The client that is killed: it always has commands in flight that read and that write its memory. */
+static int load(const char *controller)
+{
+	static struct rig reads, writes;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	pair_open(&reads.pair, controller, "cpu", BYTES);
+	writes.pair = reads.pair;
+	start_load_of(&reads, 0, 16);
+	start_load_of(&writes, GPUNVME_WORKLOAD_WRITE, 16);
+	if (write(1, "+", 1) != 1)
+		return 1;
+	return end_load(&reads) || end_load(&writes);
 }
 
 static void refused(const char *controller, int expected, const char *words)
@@ -232,7 +283,7 @@ static void test_open_again(void **state)
 		check_io(&r, (unsigned char)i);
 		close_rig(&r);
 	}
-	end_server(SIGTERM);
+	end_server(SIGKILL);
 	refused(uri, -ENODEV, "no server listens there any more. Start the server again");
 }
 
@@ -313,6 +364,53 @@ static void test_killed_server(void **state)
 {
 	(void)state;
 	lose_under_load(SIGKILL);
+}
+
+static void check_drive_lacks(unsigned char byte)
+{
+	static struct rig r;
+	uint64_t at;
+
+	open_rig(&r);
+	for (at = 0; at < 4 * BYTES; at += BYTES) { /* the others are like these */
+		good(gpunvme_read(&r.pair.dq, &r.pair.dbuf, 0, at, BYTES));
+		assert_null(memchr(gpunvme_mem_ptr(r.pair.mem), byte, BYTES));
+	}
+	close_rig(&r);
+}
+
+/* Late commands of the client that has gone would find the memory of the next one at the same addresses. */
+static void kill_client(void)
+{
+	char flag[] = "--load";
+	static struct rig r;
+	unsigned char *p;
+
+	start_self(&client, flag, uri, NULL);
+	assert_int_equal(end_self(&client, SIGKILL), SIGKILL);
+	open_rig(&r);
+	p = gpunvme_mem_ptr(r.pair.mem);
+	memset(p, UNWRITTEN, BYTES);
+	usleep(2 * DELAY_US);
+	assert_int_equal(p[0], UNWRITTEN);
+	assert_memory_equal(p, p + 1, BYTES - 1);
+	check_io(&r, 10);
+	close_rig(&r);
+}
+
+static void test_killed_client(void **state)
+{
+	static const char *const keys[] = { "", "?fault=delay:10000:p=0.5", "?lat_us=10000" };
+	unsigned i, j;
+
+	(void)state;
+	for (i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
+		start_server(keys[i]);
+		for (j = 0; j < 2; j++)
+			kill_client();
+		check_drive_lacks(UNWRITTEN);
+		end_server(SIGTERM);
+	}
 }
 
 /* Nobody hangs up, and nobody replies: commands end in their time, and closing does. */
@@ -585,6 +683,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test_teardown(test_second_client, clean_up),
 		cmocka_unit_test_teardown(test_reset_under_load, clean_up),
 		cmocka_unit_test_teardown(test_killed_server, clean_up),
+		cmocka_unit_test_teardown(test_killed_client, clean_up),
 		cmocka_unit_test_teardown(test_stopped_server, clean_up),
 		cmocka_unit_test_teardown(test_unmap_under_load, clean_up),
 		cmocka_unit_test_teardown(test_memory, clean_up),
@@ -597,5 +696,7 @@ int main(int argc, char **argv)
 
 	if (argc == 4 && !strcmp(argv[1], "--serve"))
 		return serve(argv[2], argv[3]);
+	if (argc == 3 && !strcmp(argv[1], "--load"))
+		return load(argv[2]);
 	return cmocka_run_group_tests(tests, setup, teardown);
 }
