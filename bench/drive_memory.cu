@@ -315,8 +315,9 @@ static void close_rig(struct rig &r)
 static void print_common(const struct rig &r, const options &o)
 {
 	printf("{\"uri\": \"%s\", \"threads_on\": %u, \"placement\": \"%s\", \"data\": \"%s\", \"queues\": %u, \"threads\": %u, \"bytes\": %u, "
-	       "\"link\": %" PRIu64 ", \"writes_percent\": %u, ", o.uri, o.gpu, r.queue.placement, o.vram || o.data ? "gpu" : "host", o.queues,
-	       o.threads, o.bytes, r.info.link, o.check > 0 ? 25 : o.writes);
+	       "\"link\": %" PRIu64 ", \"no_link\": %s, \"writes_percent\": %u, ", o.uri, o.gpu, r.queue.placement,
+	       o.vram || o.data ? "gpu" : "host", o.queues, o.threads, o.bytes, r.info.link, r.info.no_link ? "true" : "false",
+	       o.check > 0 ? 25 : o.writes);
 }
 
 /* Queues that have ended, and views of all. */

@@ -45,7 +45,7 @@
  *   lat_us     latency of half of the commands. None is faster
  *   p99_us     the latency that one command in a hundred exceeds. Those above lat_us are spread exponentially
  *   seed       of the random latencies, which are the same each time
- *   link       bytes a second in each direction: the rate of the drive's link. 0: no limit
+ *   link       bytes a second in each direction: the rate of the drive's link. 0: without a link
  *   model      P4800X, P3700, 9100MAX, SN850X or generic: emulates the parts of a drive, instead of iops, bw, lat_us and p99_us.
  *              generic needs `units` (1 to 4096) and `read_us`. It may have `page` (bytes that a unit reads at a time, 4096),
  *              `read_p99_us`, `fw_us`, `fixed_us`, `channels`, `channel_bw`, `write_us`, `buffer`, `drain` and `program_us`
@@ -221,12 +221,12 @@ struct gpunvme_dev_info {
 	uint32_t emulated;  /* 1: software of this process is the controller (soft:). 0: a drive, or another process */
 	char why[160];      /* why it is dead or removed: "it reports a fatal error (CSTS.CFS)". "" if alive, or in a child */
 	uint64_t link;      /* bytes a second in each direction to an emulated drive: `link` or `model` of its URI, for soft:vram
-			     * at most the link of its GPU, measured at opening. 0: no limit (link=0), or not known */
+			     * at most the link of its GPU, measured at opening. 0: not known, or none (no_link) */
 	uint32_t blocks;    /* thread blocks that grids of the program must leave free on the GPU of soft:vram. 0: it uses no GPU */
 	uint32_t late;      /* 1: this machine is too slow for the latencies or limits of the URI, as the log said */
 	uint64_t generation; /* resets that succeeded since opening. Views from before the last one are invalid */
 	uint32_t state;      /* enum gpunvme_state */
-	uint32_t reserved2;
+	uint32_t no_link;    /* 1: an emulated drive without a link (link=0 in its URI), so its figures are a what-if */
 };
 
 enum gpunvme_cmb_holds {

@@ -83,6 +83,7 @@ void gnv_nvme_describe(struct gnv_nvme *nvme, uint32_t default_ns)
 	info->faulty = nvme->port->faulty;
 	info->emulated = nvme->port->emulated;
 	info->link = nvme->port->link;
+	info->no_link = nvme->port->no_link;
 	info->blocks = nvme->port->blocks;
 	snprintf(info->reset, sizeof(info->reset), "%s", nvme->port->reset_name);
 	gnv_quirks_text(nvme->drive.quirks, info->quirks);

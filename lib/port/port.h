@@ -81,9 +81,10 @@ struct gnv_port {
 	bool read_only;    /* every write is refused */
 	bool faulty;       /* it has injected faults */
 	struct gnv_medium medium[GNV_PORT_MEDIA]; /* of namespaces 1 and on. The last one is for all that follow */
-	bool emulated;     /* software of this process is the controller. Only then the next three fields are known */
+	bool emulated;     /* software of this process is the controller. Only then the next four fields are known */
 	uint32_t blocks;   /* gpunvme_dev_info.blocks */
 	uint64_t link;	   /* gpunvme_dev_info.link */
+	bool no_link;	   /* gpunvme_dev_info.no_link */
 	uint32_t late;	   /* gpunvme_dev_info.late (atomic) */
 	bool keep;         /* a GPU did not let go of a BAR: closing leaves the device open until the process ends */
 	char address[64];

@@ -336,6 +336,7 @@ int gnv_port_soft_open(struct gnv_uri *uri, const struct gnv_port *share, const 
 	ps->port.emulated = true;
 	ps->port.far_rings = config.engine && config.engine->far_rings;
 	gnv_soft_speed(ps->soft, &ps->port.link, &ps->port.blocks);
+	ps->port.no_link = config.model.no_link;
 	gnv_soft_media(ps->soft, ps->port.medium);
 	snprintf(ps->port.address, sizeof(ps->port.address), "%s", uri->address);
 	*port = &ps->port;

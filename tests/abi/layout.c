@@ -29,6 +29,7 @@ PIN(gpunvme_dev_info, hmb, 440);
 PIN(gpunvme_dev_info, late, 668);
 PIN(gpunvme_dev_info, link, 656);
 PIN(gpunvme_dev_info, model, 8);
+PIN(gpunvme_dev_info, no_link, 684);
 PIN(gpunvme_dev_info, state, 680);
 PIN(gpunvme_dev_info, transport, 79);
 PIN(gpunvme_dev_info, why, 496);

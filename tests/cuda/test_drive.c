@@ -602,6 +602,7 @@ static uint64_t link_of(const char *uri)
 	good(gpunvme_dev_open(uri, NULL, &dev));
 	good(gpunvme_dev_get_info(dev, &info));
 	good(gpunvme_dev_close(dev));
+	assert_int_equal(info.no_link, strstr(uri, "link=0") != NULL);
 	return info.link;
 }
 

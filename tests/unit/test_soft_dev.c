@@ -181,6 +181,29 @@ static void test_read_only(void **state)
 	gpunvme_gpu_close(gpu);
 }
 
+/* A drive without a link (link=0) differs from one whose link is not known. */
+static void test_link(void **state)
+{
+	static const struct {
+		const char *keys;
+		uint64_t link;
+		uint32_t no_link;
+	} cases[] = { { "", 0, 0 }, { "?link=7000000000", 7000000000, 0 }, { "?model=P3700", 2800000000, 0 },
+		      { "?model=P3700&link=0", 0, 1 }, { "?link=0", 0, 1 } };
+	struct gpunvme_dev_info info = { .size = sizeof(info) };
+	struct gpunvme_dev *dev;
+	size_t i;
+
+	(void)state;
+	for (i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		assert_int_equal(open_soft(cases[i].keys, &dev), 0);
+		assert_int_equal(gpunvme_dev_get_info(dev, &info), 0);
+		assert_int_equal(info.link, cases[i].link);
+		assert_int_equal(info.no_link, cases[i].no_link);
+		gpunvme_dev_close(dev);
+	}
+}
+
 static enum gnv_soft_action drop_reads(void *ctx, uint16_t sqid, const struct gpunvme_sqe *cmd, uint16_t *status,
 					uint32_t *delay_us)
 {
@@ -343,6 +366,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_info),
+		cmocka_unit_test(test_link),
 		cmocka_unit_test(test_admin_doorbell),
 		cmocka_unit_test(test_io),
 		cmocka_unit_test(test_read_only),
