@@ -116,17 +116,12 @@ void gnv_sys_wake_within(unsigned long ns)
 
 void gnv_sys_short_slices(void)
 {
-	struct {
-		uint32_t size, policy;
-		uint64_t flags;
-		int32_t nice;
-		uint32_t priority;
-		uint64_t slice, deadline, period; /* ns */
-	} attr = { 0 }; /* struct sched_attr, as in gpunvme/device/cpu_launch.h */
+	uint32_t attr[12] = { 0 }; /* struct sched_attr of sched_setattr(2): the policy is word 1, the slice words 6 and 7 */
+	const uint64_t slice = 100000; /* ns */
 
-	if (!syscall(SYS_sched_getattr, 0, &attr, (unsigned)sizeof(attr), 0u) && attr.policy == SCHED_OTHER) {
-		attr.slice = 100000;
-		(void)syscall(SYS_sched_setattr, 0, &attr, 0u);
+	if (!syscall(SYS_sched_getattr, 0, attr, (unsigned)sizeof(attr), 0u) && attr[1] == SCHED_OTHER) {
+		memcpy(&attr[6], &slice, sizeof(slice));
+		(void)syscall(SYS_sched_setattr, 0, attr, 0u);
 	}
 }
 
