@@ -26,6 +26,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <sys/xattr.h>
 #include <unistd.h>
@@ -272,10 +273,11 @@ long __wrap_syscall(long number, ...);
 long __wrap_syscall(long number, ...)
 {
 	va_list args;
-	long arg[6];
+	unsigned count = number == SYS_io_uring_enter ? 6 : 5; /* a sixth one would be on the stack, if it was passed */
+	long arg[6] = { 0 };
 
 	va_start(args, number);
-	for (unsigned i = 0; i < 6; i++)
+	for (unsigned i = 0; i < count; i++)
 		arg[i] = va_arg(args, long);
 	va_end(args);
 	if (number != 451)

@@ -86,6 +86,7 @@ struct gnv_soft {
 	unsigned parts;
 	uint32_t max_transfer; /* as MDTS, in bytes, or 0: none. Constant */
 	struct gnv_soft_timing timing;
+	uint32_t said_late; /* that the machine is too slow (atomic). Not in `timing`, which engines copy */
 	uint64_t link;	       /* bytes a second in each direction: configured, or measured if that is slower. 0: unknown. Constant */
 	uint32_t blocks;       /* that an engine on a GPU needs at the same time, or 0. Constant */
 	uint32_t version;      /* of the specification. Constant */
@@ -132,7 +133,7 @@ static inline bool gnv_soft_becomes_late(struct gnv_soft *soft)
 {
 	if (soft->config.late)
 		__atomic_store_n(soft->config.late, 1, __ATOMIC_RELAXED);
-	return !__atomic_exchange_n(&soft->timing.said, 1, __ATOMIC_RELAXED);
+	return !__atomic_exchange_n(&soft->said_late, 1, __ATOMIC_RELAXED);
 }
 
 /* ---- describe.c: its description by configuration and stores, before its engine starts ---- */

@@ -80,7 +80,6 @@ struct gnv_soft_timing {
 	uint64_t seed;
 	uint32_t page_shift;
 	struct gnv_soft_parts parts;
-	uint32_t said; /* that the machine is too slow (atomic) */
 	struct gnv_soft_clock commands, bytes, link[2], drain;
 	uint64_t channel[GNV_SOFT_CHANNELS], unit[GNV_SOFT_UNITS]; /* as struct gnv_soft_clock */
 };
