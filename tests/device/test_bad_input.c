@@ -187,6 +187,34 @@ static void unknown_flags_are_refused(void **state)
 
 /* ---- Sources ---- */
 
+/* A block that is read in part would go through bytes that are read: nothing is read. */
+static void a_bounce_block_inside_the_bytes_is_refused(void **state)
+{
+	static const struct {
+		uint64_t offset, pos, len, bounce;
+		int ret;
+	} reads[] = {
+		{ 0, 3, 1000, 0, -GPUNVME_EINVAL }, /* as with a cursor without one */
+		{ 0, 0, 1000, 512, -GPUNVME_EINVAL },
+		{ 2, 0, 1024, 1024, -GPUNVME_EINVAL }, /* unaligned memory */
+		{ 512, 512, 700, 1000, -GPUNVME_EINVAL }, /* the last bytes */
+		{ 512, 512, 700, 1, -GPUNVME_EINVAL }, /* the first ones */
+		{ 0, BLOCKS * 512, 100, 0, 0 }, /* the end of the file */
+	};
+
+	(void)state;
+	begin(BLOCKS);
+	for (at = 0; at < sizeof(reads) / sizeof(reads[0]); at++) {
+		cur.bounce = reads[at].bounce;
+		IS(reads[at].ret, gpunvme_read(&cur, &dbuf, reads[at].offset, reads[at].pos, reads[at].len));
+		IS(reads[at].ret, gpunvme_wave_read(&cur, &dbuf, reads[at].offset, reads[at].pos, reads[at].len));
+		IS(reads[at].ret, gpunvme_wave_read_one(&cur, &dbuf, reads[at].offset, reads[at].pos, reads[at].len));
+		IS(reads[at].ret, gpunvme_block_read(&cur, &dbuf, reads[at].offset, reads[at].pos, reads[at].len));
+	}
+	cur.bounce = 0;
+	end();
+}
+
 static void files_of_another_device_are_refused(void **state)
 {
 	(void)state;
@@ -395,6 +423,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(ranges_do_not_wrap),
 		cmocka_unit_test(unknown_flags_are_refused),
+		cmocka_unit_test(a_bounce_block_inside_the_bytes_is_refused),
 		cmocka_unit_test(files_of_another_device_are_refused),
 		cmocka_unit_test(caches_over_another_source_are_refused),
 		cmocka_unit_test(caches_keep_to_their_mode),

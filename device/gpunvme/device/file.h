@@ -164,16 +164,33 @@ GNVD_FN int gnvd_check_file_transfer(const struct gpunvme_dq *dq, const struct g
 	return ret;
 }
 
+/*
+ * A block that is read in part goes through the bounce area: the first or last one, or any if the buffer is unaligned. An area of
+ * `blocks` inside the bytes that are read would overwrite some of them.
+ */
+GNVD_FN int gnvd_check_bounce(const struct gpunvme_cursor *cur, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t pos,
+			      uint64_t left, uint64_t blocks)
+{
+	uint32_t mask = (1u << cur->dq->lba_shift) - 1;
+
+	if (!left || !((((uint32_t)pos | (uint32_t)(pos + left)) & mask) | ((uint32_t)(dbuf->iova + offset) & 3)))
+		return 0;
+	return cur->bounce < offset + left && offset < cur->bounce + (blocks << cur->dq->lba_shift) ? -GPUNVME_EINVAL : 0;
+}
+
 GNVD_FN int gnvd_file_transfer(struct gpunvme_cursor *cur, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t pos,
 			       uint64_t len, uint32_t op, int ret)
 {
 	const struct gpunvme_dq *dq = cur->dq;
 	const struct gpunvme_dfile *file = cur->file;
+	uint64_t left = gnvd_file_bytes(file, pos, len, op);
 
 	cur->done = 0;
 	if (!ret)
 		ret = gnvd_check_file_transfer(dq, file, dbuf, offset, pos, len, op);
-	return ret ? ret : gnvd_file_rw(dq, file, cur, dbuf, offset, pos, gnvd_file_bytes(file, pos, len, op), op);
+	if (!ret)
+		ret = gnvd_check_bounce(cur, dbuf, offset, pos, left, 1);
+	return ret ? ret : gnvd_file_rw(dq, file, cur, dbuf, offset, pos, left, op);
 }
 
 /* In C these have names from which select.h selects. */
@@ -195,6 +212,7 @@ GNVD_FN int gnvd_file_transfer(struct gpunvme_cursor *cur, const struct gpunvme_
  * The thread may read cur->done bytes of the buffer when the call returns. It stores the zeroes of holes itself.
  * Return:
  * - 0: all bytes up to the end of the file were read.
+ * - -GPUNVME_EINVAL: the bounce block is needed, and lies inside the bytes that are read.
  * - -GPUNVME_ERANGE: @len bytes or the bounce block do not fit the buffer, or the file has blocks outside the queue's window.
  * - -GPUNVME_EXDEV: the queue belongs to another namespace or device than the file.
  * - The first failure in the order of the file, after cur->done bytes, as the head of device.h says.

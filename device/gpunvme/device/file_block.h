@@ -66,7 +66,7 @@ GNVD_FN int gnvd_file_block_rw(struct gpunvme_cursor *cur, const struct gpunvme_
 GNVD_FN int gnvd_file_block_all(struct gpunvme_cursor *cur, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t pos,
 				uint64_t len, uint32_t op, int ret)
 {
-	struct gnvd_file_left l = gnvd_file_begin(cur, dbuf, offset, pos, len, op, ret);
+	struct gnvd_file_left l = gnvd_file_begin(cur, dbuf, offset, pos, len, op, ret, gnvd_block_lanes());
 
 	if (l.ret || !l.left) /* the same for all: their arguments are the same */
 		return l.ret;

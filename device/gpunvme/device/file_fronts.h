@@ -107,15 +107,17 @@ struct gnvd_file_left {
 	int ret;
 };
 
-/* Begin a transfer. `ret`: the result of the check of its flags. */
+/* Begin a transfer. `ret`: the result of the check of its flags. `blocks`: of the bounce area. */
 GNVD_FN struct gnvd_file_left gnvd_file_begin(struct gpunvme_cursor *cur, const struct gpunvme_dbuf *dbuf, uint64_t offset,
-					      uint64_t pos, uint64_t len, uint32_t op, int ret)
+					      uint64_t pos, uint64_t len, uint32_t op, int ret, uint64_t blocks)
 {
 	struct gnvd_file_left l = { offset, pos, gnvd_file_bytes(cur->file, pos, len, op), ret };
 
 	cur->done = 0;
 	if (!l.ret)
 		l.ret = gnvd_check_file_transfer(cur->dq, cur->file, dbuf, offset, pos, len, op);
+	if (!l.ret)
+		l.ret = gnvd_check_bounce(cur, dbuf, offset, pos, l.left, blocks);
 	return l;
 }
 
@@ -207,7 +209,7 @@ GNVD_FN int gnvd_file_wave_each(struct gpunvme_cursor *cur, const struct gpunvme
 
 	cur->done = 0;
 	if (len != GPUNVME_NO_TRANSFER)
-		l = gnvd_file_begin(cur, dbuf, offset, pos, len, op, ret);
+		l = gnvd_file_begin(cur, dbuf, offset, pos, len, op, ret, 1);
 	return gnvd_file_wave_rw(cur, dbuf, &l, op);
 }
 
@@ -320,7 +322,7 @@ GNVD_FN int gnvd_file_one_rw(struct gpunvme_cursor *cur, const struct gpunvme_db
 GPUNVME_FN int GNVD_FILE(wave_read_one)(struct gpunvme_cursor *cur, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t pos,
 					uint64_t len)
 {
-	return gnvd_file_one_rw(cur, dbuf, gnvd_file_begin(cur, dbuf, offset, pos, len, GPUNVME_IO_READ, 0), GPUNVME_IO_READ);
+	return gnvd_file_one_rw(cur, dbuf, gnvd_file_begin(cur, dbuf, offset, pos, len, GPUNVME_IO_READ, 0, 1), GPUNVME_IO_READ);
 }
 
 /**
@@ -340,7 +342,7 @@ GPUNVME_FN int GNVD_FILE(wave_write_one)(struct gpunvme_cursor *cur, const struc
 {
 	uint32_t op = GNVD_WRITE(flags);
 
-	return gnvd_file_one_rw(cur, dbuf, gnvd_file_begin(cur, dbuf, offset, pos, len, op, gnvd_check_flags(flags)), op);
+	return gnvd_file_one_rw(cur, dbuf, gnvd_file_begin(cur, dbuf, offset, pos, len, op, gnvd_check_flags(flags), 1), op);
 }
 
 #endif
