@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * bench/pages: what an array larger than memory costs on an NVIDIA GPU, beside the same accesses without a cache in the same run.
+ * bench/pages: what an array larger than memory costs on an NVIDIA GPU, and the same accesses without a cache in the same run.
  *
- *   whole pages   each wave has a page after the other, all there, and copies it; beside the same copy from plain memory
- *   elements      each lane loads 8 bytes anywhere, all there; beside plain loads
- *   misses        each lane has pages that are not there; beside gpunvme_read() of the same blocks
+ *   whole pages   each wave has a page after the other, all there, and copies it; and the same copy from plain memory
+ *   elements      each lane loads 8 bytes anywhere, all there; and plain loads
+ *   misses        each lane has pages that are not there; and gpunvme_read() of the same blocks
  *
  * and each once more with a cache of another kind (gpu/ticket_pages.h): hits from memory of the GPU, misses into memory of the host.
  *
  * With --no-io misses alone, by queues whose controller counts and completes commands and moves nothing (gpu/controller.h), so
- * that no drive and no controller's work is in the figure: what pages have is whatever was there. Beside them both queues without a
- * cache.
+ * that no drive and no controller's work is in the figure. Pages keep what was there. Then both queues without a cache.
  *
  *   nvcc -arch=sm_90 -O3 -std=c++17 -Iinclude -Idevice -Ilib -Iexamples/cuda -o pages bench/pages.cu -Lbuild/release/lib -lgpunvme
  *   pages 'soft:disk.img?threads=12' [MIB of memory for pages]    # the image three times as large at least

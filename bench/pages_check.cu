@@ -1,20 +1,22 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * bench/pages_check: is every element that a cache of pages gives the right one? Every kind of a cache (plain, with prefetch, with
- * pages that lanes change) over every source (a namespace, a file, a volume), with room for an eighth of its pages.
+ * bench/pages_check: is every element that a cache of pages gives the right one? Kinds of caches: plain, with prefetch, with pages
+ * that lanes change. Sources: a namespace, a file, a volume. The cache has room for an eighth of the source.
  *
  * Each 8 bytes of a source carry their own number and a version. A lane changes its own elements, singly, as ranges or as its part
- * of a page that it has: it says which version it begins, puts it, and says that this is done. Who reads an element, any lane,
- * looks before at what was done and behind it at what was begun, and what it has read must be between these: an element that was
- * lost on its way to the drive and back is too old, one of another place has another number. Most lanes are at pages of a window
- * that moves on, so that pages are met by many, and one in 32 accesses is anywhere, so that pages go all the time, changed ones
- * among them. What lanes have changed is flushed, half of the times by lanes first and then by the host, and caches of the two other
- * kinds read what is on the drive.
+ * of a page. It notes which version it begins, puts it, and notes that this is done. A lane that reads an element looks at the last
+ * note of a version that was done, reads, and looks at the last one that was begun. The version must lie between these. An element
+ * that was lost on its way to the drive and back is too old, one of another place has another number. Most lanes use pages of a
+ * window that moves on, so many lanes meet. One access in 32 is anywhere, so pages go all the time, changed ones among them. What
+ * lanes have changed is flushed, half of the times by lanes first and then by the host. Then caches of the two other kinds read what
+ * is on the drive.
  *
  *   for n in 0 1 2 3 4 5 6 7 8 9; do   # side by side where there are processors and 3 GB of memory for each
  *     nvcc -arch=sm_90 -O3 -std=c++17 -DGPUNVME_CALLS -DPAGES_PART=$n -Iinclude -Idevice -Ilib -c -o part$n.o bench/pages_check.cu
  *   done
+ *
  *   nvcc -o pages_check part?.o -Lbuild/release/lib -lgpunvme
+ *
  *   pages_check 1000000000 'ns:soft:ram:256M?threads=12' 'file:/big:soft:ext4.img?threads=12' \
  *               'volume:soft:ram:96M?threads=4,soft:ram:96M?threads=4,soft:ram:96M?threads=4'
  *

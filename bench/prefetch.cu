@@ -4,8 +4,8 @@
  * use. Each thread loads 8 bytes of pages near those of its neighbours, one of 32 anywhere, with room for an eighth of the pages.
  * That is the load of bench/pages_check, which compares what it loads.
  *
- *   caches     plain, of a namespace through one queue or eight, or with prefetch, of a namespace through one queue, which all
- *              threads use, or of a volume (-DVOLUME) through one queue or eight. Which one a page has follows from its number
+ *   caches     plain, of a namespace through one queue or eight. Or with prefetch, of a namespace through one queue, or of a
+ *              volume (-DVOLUME) through one queue or eight. The queue of a page follows from its number
  *   prefetch   the page that is wanted two steps later: by one thread of 4 to 1,024, or by whole waves, one of 32
  *
  *   nvcc -arch=sm_90 -O3 -std=c++17 -Iinclude -Idevice -Iexamples/cuda -o prefetch bench/prefetch.cu -Lbuild/release/lib -lgpunvme

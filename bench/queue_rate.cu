@@ -10,13 +10,13 @@
  *   single_sm     lanes of one multiprocessor, 32 queues
  *   latency       one command at a time: of one lane, and of one wave
  *   ends          a controller that says nothing: how late the last lane hears of a time-out of 100 ms, and of the host's stop
- *   hostile       a controller that does what a broken or malicious drive may do (gpu/hostile.h): every lane gets an answer in time
+ *   hostile       a controller that does what a broken or malicious drive may do (gpu/hostile.h): every lane gets a result in time
  *   head_of_line  one command in a hundred completes 10 ms late: what do the others lose? By front, and for the peers
  *   peers         two published algorithms on the same rings with the same controller (gpu/block_drain.h, gpu/ticket.h), over the
  *                 block sizes that they may like
  *
- * --check (rates, peers) gives every command a unique stamp as its LBA, lets the controller answer with a status that depends on
- * it, out of order, and verifies that each lane gets its own status and that each stamp was fetched exactly once.
+ * --check (rates, peers) gives every command a unique stamp as its LBA. The controller completes commands out of order, with a status
+ * that depends on the stamp. Each lane must get its own status, and each stamp must be fetched exactly once.
  *
  * --stats: the queue keeps its counters, so that commands a doorbell and a drain are known.
  *
@@ -164,9 +164,9 @@ static int run_latency(const struct options *o)
 }
 
 /*
- * A caller whose n commands end together waits for the slowest: with 10 ms for one in a hundred, of I commands in flight that
- * turned over X a second at most I / (I/X + P * 10 ms) remain, where P is the chance of a late one among n. What is less is lost to
- * others' commands. handles: of each lane that issues commands.
+ * A caller whose n commands end together waits for the slowest: one in a hundred takes 10 ms. Of I commands in flight that
+ * turned over X a second, at most I / (I/X + P * 10 ms) remain. P is the chance of a late one among n. What is less is lost to others'
+ * commands. handles: of each lane that issues commands.
  */
 static int compare_late(struct point p, uint32_t handles, uint32_t together, const struct options *o)
 {

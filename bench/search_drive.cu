@@ -4,12 +4,12 @@
  * read for them. A wave runs a query (chains/step.h).
  *
  *   0 CPU threads   the threads of one kernel read with <gpunvme/device.h>
- *   N CPU threads   they read through bare rings, for the waves of a kernel that stays (chains/rings.h, chains/waves.h), or start
+ *   N CPU threads   they read through bare rings, for the waves of a kernel that stays (chains/rings.h, chains/waves.h). Or they start
  *                   kernels for batches of queries whose nodes are there, as CUDA graphs or launches (chains/batches.h)
  *
  * All have the same drive, the same arithmetic and rings in memory of the host. Data is there, too, or with --data in memory of the
- * GPU. The queues of the GPU have the flags that gpunvme_gpu_ordering_test() finds to be safe. Each answer is compared with that of
- * the same search in memory, which takes no drive, and these answers with the exact ones of the image.
+ * GPU. The queues of the GPU have the flags that gpunvme_gpu_ordering_test() finds to be safe. Each result is compared with that of
+ * the same search in memory, which takes no drive. These results are compared with the exact ones of the image.
  *
  *   search_data graph.img 100000 4000 512      # examples/search
  *   nvcc -arch=sm_90 -O3 -std=c++17 -Iinclude -Idevice -Iexamples/cuda -o search_drive bench/search_drive.cu -Lbuild/release/lib \
@@ -23,7 +23,7 @@
  * --seconds S     of a run
  * --data          nodes arrive in memory of the GPU. With link=0 of the drive that is no link that can be bought
  *
- * A line of JSON for each run. Ends with 1 when an answer was wrong or a read failed. Built as C++, kernels are threads of the CPU:
+ * A line of JSON for each run. Ends with 1 when a result was wrong or a read failed. Built as C++, kernels are threads of the CPU:
  * that shows that the program is right and nothing about speed.
  */
 #include <algorithm>
@@ -422,7 +422,7 @@ template <uint32_t BYTES> static struct job prepare(const struct setup &o, const
 	return j;
 }
 
-/* Return: answers that were wrong, and runs without any. */
+/* Return: results that were wrong, and runs without any. */
 template <uint32_t BYTES> static unsigned long long run_all(const struct setup &o, const struct data &d)
 {
 	unsigned long long wrong = 0;
