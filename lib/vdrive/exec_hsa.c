@@ -163,7 +163,7 @@ static void renew(struct exec_hsa *h)
 {
 	const bool failed = gnv_hsa_renew(h->hsa, NULL);
 
-	if (failed && !h->unlocked)
+	if (failed && !h->unlocked && !gnv_vd_launcher_is_stopped(&h->launcher))
 		gnv_log(h->log, GPUNVME_LOG_ERROR, "the drive soft:vram: %s (said once)", gpunvme_errmsg());
 	h->unlocked |= failed;
 }

@@ -11,18 +11,12 @@
 #define LOOK_MIN_NS 50000u
 #define LOOK_MAX_NS 10000000u
 
-/* After that the thread uses nothing of the drive: see gnv_vd_launcher_stop(). */
-static bool is_stopped(const struct gnv_vd_launcher *l)
-{
-	return __atomic_load_n(&l->stop, __ATOMIC_ACQUIRE);
-}
-
 /* @ended: teams that have ended, of all launches */
 static int launch_ahead(struct gnv_vd_launcher *l, uint64_t ended)
 {
 	int ret = 0;
 
-	while (!ret && !is_stopped(l) && l->launched - ended / l->workers < GNV_VD_AHEAD) {
+	while (!ret && !gnv_vd_launcher_is_stopped(l) && l->launched - ended / l->workers < GNV_VD_AHEAD) {
 		l->before_launch(l->ctx);
 		ret = l->launch(l->exec);
 		__atomic_store_n(&l->launched, l->launched + !ret, __ATOMIC_RELEASE);
@@ -44,12 +38,12 @@ static void *launch_on(void *arg)
 	bool said = false;
 	int ret = 0;
 
-	while (!is_stopped(l) && ret != -ENOTRECOVERABLE) {
+	while (!gnv_vd_launcher_is_stopped(l) && ret != -ENOTRECOVERABLE) {
 		ret = launch_ahead(l, ended);
 		nanosleep(&pause, NULL);
 		if (!ret)
 			ret = read_ended(l, &ended);
-		if (ret && !said && !is_stopped(l))
+		if (ret && !said && !gnv_vd_launcher_is_stopped(l))
 			gnv_log(l->log, GPUNVME_LOG_ERROR, "the drive soft:vram: stands still: %s (said once)", gpunvme_errmsg());
 		said |= ret != 0;
 	}

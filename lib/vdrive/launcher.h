@@ -38,6 +38,12 @@ static inline struct gnv_vd_launcher gnv_vd_launcher_of(struct gnv_vd_exec *exec
 	};
 }
 
+/* No launch begins any more, and the thread uses nothing of the drive: nor its log, which may be gone after a failed opening. */
+static inline bool gnv_vd_launcher_is_stopped(const struct gnv_vd_launcher *l)
+{
+	return __atomic_load_n(&l->stop, __ATOMIC_ACQUIRE);
+}
+
 /*
  * @launch: gives one launch with @args to the processor. Its -ENOTRECOVERABLE is final.
  * Return: 0; -EAGAIN, with an error message: no thread can be started.
