@@ -127,7 +127,7 @@ inline claim(l)
 	}
 }
 
-/* gnvd_look_at_page(), gnvd_look_ahead() */
+/* gnvd_look_at_page(), gnvd_look_up_prefetched() */
 inline look(l)
 {
 	load(page[l]);
@@ -408,7 +408,7 @@ inline prefetch(l)
 	atomic { doing[l] = DONE; page[l] = 0; frame[l] = 0 }
 }
 
-/* gnvd_claim_frame(), and the end of what it found: gnvd_book_all(), gnvd_settle_coming() */
+/* gnvd_claim_frame(), and the end of what it found: gnvd_book_all(), gnvd_finish_coming() */
 inline sweep(l)
 {
 	atomic { if :: f = 0 :: f = FRAMES - 1 fi }

@@ -280,7 +280,7 @@ GPUNVME_FN int GNVD_CACHE(prefetch_queue, prefetch)(const struct gpunvme_prefetc
  */
 GPUNVME_FN int GNVD_CACHE(prefetch_queue, prefetch_finish)(const struct gpunvme_prefetch_queue *src)
 {
-	return gnvd_settle_all(src->dq, src->cache, gnvd_no_source());
+	return gnvd_finish_all(src->dq, src->cache, gnvd_no_source());
 }
 
 #include <gpunvme/device/cache_sources.h>

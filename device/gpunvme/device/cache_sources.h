@@ -62,7 +62,7 @@
 	{                                                                                                                          \
 		int ret = GNVD_REFUSE_##of(src);                                                                                   \
                                                                                                                                    \
-		return ret ? ret : gnvd_settle_all(GNVD_PARTS_##of(src));                                                          \
+		return ret ? ret : gnvd_finish_all(GNVD_PARTS_##of(src));                                                          \
 	}
 
 #define GNVD_STORES(of)                                                                                                            \
@@ -102,9 +102,9 @@ GNVD_LOADS(cached, volume, gnvd_have_page, gnvd_array_get, gnvd_array_get_range)
 GNVD_PUTS(cached, file)
 GNVD_PUTS(cached, volume)
 
-GNVD_LOADS(prefetch, queue, gnvd_have_ahead, gnvd_ahead_element, gnvd_ahead_range)
-GNVD_LOADS(prefetch, file, gnvd_have_ahead, gnvd_ahead_element, gnvd_ahead_range)
-GNVD_LOADS(prefetch, volume, gnvd_have_ahead, gnvd_ahead_element, gnvd_ahead_range)
+GNVD_LOADS(prefetch, queue, gnvd_have_prefetched, gnvd_prefetch_element, gnvd_prefetch_range)
+GNVD_LOADS(prefetch, file, gnvd_have_prefetched, gnvd_prefetch_element, gnvd_prefetch_range)
+GNVD_LOADS(prefetch, volume, gnvd_have_prefetched, gnvd_prefetch_element, gnvd_prefetch_range)
 GNVD_PUTS(prefetch, queue)
 GNVD_PUTS(prefetch, file)
 GNVD_PUTS(prefetch, volume)

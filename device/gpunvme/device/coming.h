@@ -27,16 +27,16 @@
 /* ---- The queue of a page ---- */
 
 /* As gnvd_check_page(), for a cache with prefetch. */
-GNVD_FN int gnvd_check_ahead(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, struct gnvd_source from,
-			     uint64_t page)
+GNVD_FN int gnvd_check_prefetch(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, struct gnvd_source from,
+				uint64_t page)
 {
 	return gnvd_check_cache(dq, cache, gnvd_source_kind(from) | GPUNVME_KIND_PREFETCH, page);
 }
 
 /* Queues of another device may have equal tags, but their commands are not those of this cache's pages. */
-GNVD_FN int gnvd_check_settle(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, struct gnvd_source from)
+GNVD_FN int gnvd_check_finish(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, struct gnvd_source from)
 {
-	int ret = gnvd_check_ahead(dq, cache, from, 0);
+	int ret = gnvd_check_prefetch(dq, cache, from, 0);
 	uint32_t m;
 
 	if (!ret && gnvd_check_fetch(dq, cache, from, 0) == -GPUNVME_EXDEV)

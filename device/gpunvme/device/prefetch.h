@@ -162,7 +162,7 @@ GNVD_FN int gnvd_prefetch_by(const struct gpunvme_dq *dq, const struct gnvd_wave
 GPUNVME_FN int gnvd_prefetch(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, struct gnvd_source from,
 			     uint64_t page)
 {
-	int ret = gnvd_check_ahead(dq, cache, from, page), err = ret;
+	int ret = gnvd_check_prefetch(dq, cache, from, page), err = ret;
 	struct gnvd_wave w;
 
 	w.hint = gnvd_hint();
@@ -176,7 +176,7 @@ GPUNVME_FN int gnvd_prefetch(const struct gpunvme_dq *dq, const struct gpunvme_d
 	return err;
 }
 
-GNVD_FN int gnvd_settle_coming(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gpunvme_dpages *cache,
+GNVD_FN int gnvd_finish_coming(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gpunvme_dpages *cache,
 			       struct gnvd_source from, int ret)
 {
 	uint64_t mark = cache->flags & GPUNVME_DPAGES_STATS ? GNVD_UNASKED : 0, page = 0, word = 0;
@@ -197,30 +197,30 @@ GNVD_FN int gnvd_settle_coming(const struct gpunvme_dq *dq, const struct gnvd_wa
 }
 
 /* For a volume: one queue after the other, also when one of them fails. */
-GNVD_FN int gnvd_settle_by(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gpunvme_dpages *cache,
+GNVD_FN int gnvd_finish_by(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gpunvme_dpages *cache,
 			   struct gnvd_source from, int refused)
 {
 	int ret = refused, err;
 	uint32_t i;
 
 	if (from.of != GNVD_OF_VOLUME)
-		return gnvd_settle_coming(dq, w, cache, from, refused);
+		return gnvd_finish_coming(dq, w, cache, from, refused);
 	for (i = 0; i < from.volume->members * from.volume->queues; i++) {
-		err = gnvd_settle_coming((const struct gpunvme_dq *)gnvd_lane_memory(from.volume->dq) + i, w, cache, from, refused);
+		err = gnvd_finish_coming((const struct gpunvme_dq *)gnvd_lane_memory(from.volume->dq) + i, w, cache, from, refused);
 		ret = ret ? ret : err;
 	}
 	return ret;
 }
 
-GPUNVME_FN int gnvd_settle_all(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, struct gnvd_source from)
+GPUNVME_FN int gnvd_finish_all(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, struct gnvd_source from)
 {
-	int ret = gnvd_check_settle(dq, cache, from), err = ret;
+	int ret = gnvd_check_finish(dq, cache, from), err = ret;
 	struct gnvd_wave w;
 
 	w.hint = gnvd_hint();
 	GNVD_EACH_QUEUE(dq) {
-		gnvd_enter(&w, dq, gnvd_site_of(from, GNVD_SITE_SETTLE));
-		GNVD_TOGETHER(w, err = gnvd_settle_by(dq, &w, cache, from, ret));
+		gnvd_enter(&w, dq, gnvd_site_of(from, GNVD_SITE_FINISH));
+		GNVD_TOGETHER(w, err = gnvd_finish_by(dq, &w, cache, from, ret));
 		gnvd_leave(&w);
 	}
 	return err;
@@ -228,17 +228,17 @@ GPUNVME_FN int gnvd_settle_all(const struct gpunvme_dq *dq, const struct gpunvme
 
 /* ---- Pages ---- */
 
-GPUNVME_FN int gnvd_have_ahead(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, struct gnvd_source from,
-			       uint64_t page, struct gpunvme_page *p)
+GPUNVME_FN int gnvd_have_prefetched(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, struct gnvd_source from,
+				    uint64_t page, struct gpunvme_page *p)
 {
-	int ret = gnvd_check_ahead(dq, cache, from, page), err = 0;
+	int ret = gnvd_check_prefetch(dq, cache, from, page), err = 0;
 	uint64_t base = 0;
 	struct gnvd_wave w;
 
 	w.hint = gnvd_hint();
 	GNVD_EACH_QUEUE(dq) {
-		gnvd_enter(&w, dq, gnvd_site_of(from, GNVD_SITE_AHEAD_PAGE));
-		GNVD_TOGETHER(w, err = gnvd_get_ahead_by(dq, &w, cache, from, !ret, page, &base));
+		gnvd_enter(&w, dq, gnvd_site_of(from, GNVD_SITE_PREFETCH_PAGE));
+		GNVD_TOGETHER(w, err = gnvd_get_prefetched_by(dq, &w, cache, from, !ret, page, &base));
 		gnvd_leave(&w);
 	}
 	ret = ret ? ret : err;
@@ -254,8 +254,8 @@ GPUNVME_FN int gnvd_have_ahead(const struct gpunvme_dq *dq, const struct gpunvme
 /* ---- Elements ---- */
 
 /* As gnvd_get_elements(), for one page at a time. */
-GNVD_FN int gnvd_ahead_elements(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gpunvme_dpages *cache,
-				struct gnvd_source from, int ret, struct gnvd_elements *e)
+GNVD_FN int gnvd_prefetch_elements(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gpunvme_dpages *cache,
+				   struct gnvd_source from, int ret, struct gnvd_elements *e)
 {
 	uint64_t until = 0, base = 0, size = 1ull << cache->page_shift, page, n, now;
 	int open = !ret && e->left, err;
@@ -263,7 +263,7 @@ GNVD_FN int gnvd_ahead_elements(const struct gpunvme_dq *dq, const struct gnvd_w
 
 	for (; gnvd_ballot(w, open); gnvd_pause(turn++)) {
 		page = e->pos >> cache->page_shift;
-		err = gnvd_get_ahead_by(dq, w, cache, from, open, page, &base);
+		err = gnvd_get_prefetched_by(dq, w, cache, from, open, page, &base);
 		n = size - (e->pos & (size - 1)) < e->left ? size - (e->pos & (size - 1)) : e->left;
 		n = open && !err ? n : 0;
 		if (n)
@@ -282,12 +282,12 @@ GNVD_FN int gnvd_ahead_elements(const struct gpunvme_dq *dq, const struct gnvd_w
 }
 
 /* Are the elements within the window? Sets e->pos and e->left. */
-GNVD_FN int gnvd_check_ahead_range(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, struct gnvd_source from,
-				   uint64_t index, uint64_t count, struct gnvd_elements *e)
+GNVD_FN int gnvd_check_prefetch_range(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, struct gnvd_source from,
+				      uint64_t index, uint64_t count, struct gnvd_elements *e)
 {
 	uint32_t shift = e->bytes == 16 ? 4 : e->bytes == 8 ? 3 : 2;
 	uint64_t all = cache->lba_count << cache->lba_shift >> shift;
-	int ret = gnvd_check_ahead(dq, cache, from, 0);
+	int ret = gnvd_check_prefetch(dq, cache, from, 0);
 
 	e->pos = index << shift;
 	e->left = count << shift;
@@ -300,29 +300,29 @@ GNVD_FN int gnvd_check_ahead_range(const struct gpunvme_dq *dq, const struct gpu
 	return ret;
 }
 
-GNVD_FN int gnvd_run_ahead(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, struct gnvd_source from, int ret,
-			   struct gnvd_elements *e)
+GNVD_FN int gnvd_run_prefetch(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, struct gnvd_source from, int ret,
+			      struct gnvd_elements *e)
 {
 	struct gnvd_wave w;
 	int err = ret;
 
 	w.hint = gnvd_hint();
 	GNVD_EACH_QUEUE(dq) {
-		gnvd_enter(&w, dq, gnvd_site_of(from, GNVD_SITE_AHEAD_ARRAY));
-		GNVD_TOGETHER(w, err = gnvd_ahead_elements(dq, &w, cache, from, ret, e));
+		gnvd_enter(&w, dq, gnvd_site_of(from, GNVD_SITE_PREFETCH_ARRAY));
+		GNVD_TOGETHER(w, err = gnvd_prefetch_elements(dq, &w, cache, from, ret, e));
 		gnvd_leave(&w);
 	}
 	return err;
 }
 
-GNVD_FN int gnvd_ahead_element(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, struct gnvd_source from,
-			       uint64_t index, uint32_t bytes, void *value)
+GNVD_FN int gnvd_prefetch_element(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, struct gnvd_source from,
+				  uint64_t index, uint32_t bytes, void *value)
 {
 	uint32_t words[4] = { 0, 0, 0, 0 };
 	struct gnvd_elements e = { 0, 0, 0, words, bytes };
-	int ret = gnvd_check_ahead_range(dq, cache, from, index, 1, &e);
+	int ret = gnvd_check_prefetch_range(dq, cache, from, index, 1, &e);
 
-	ret = gnvd_run_ahead(dq, cache, from, ret, &e);
+	ret = gnvd_run_prefetch(dq, cache, from, ret, &e);
 	if (!ret)
 		__builtin_memcpy(value, words, bytes);
 	return ret;
@@ -359,11 +359,11 @@ GNVD_FN void gnvd_read_ahead(const struct gpunvme_dq *dq, const struct gpunvme_d
 }
 
 /* Read a range, page by page. A range of one page has nothing to prefetch. */
-GNVD_FN int gnvd_ahead_range(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, struct gnvd_source from,
-			     uint64_t index, uint64_t count, uint32_t bytes, void *to)
+GNVD_FN int gnvd_prefetch_range(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, struct gnvd_source from,
+				uint64_t index, uint64_t count, uint32_t bytes, void *to)
 {
 	struct gnvd_elements e = { 0, 0, (uint64_t)(uintptr_t)to, NULL, bytes };
-	int ret = gnvd_check_ahead_range(dq, cache, from, index, count, &e);
+	int ret = gnvd_check_prefetch_range(dq, cache, from, index, count, &e);
 	uint64_t size = 1ull << cache->page_shift, end = e.pos + e.left, next = 0, page, n;
 
 	while (!ret && e.pos < end) {
@@ -371,7 +371,7 @@ GNVD_FN int gnvd_ahead_range(const struct gpunvme_dq *dq, const struct gpunvme_d
 		n = size - (e.pos & (size - 1));
 		e.left = n < end - e.pos ? n : end - e.pos;
 		gnvd_read_ahead(dq, cache, from, page, (end - 1) >> cache->page_shift, &next);
-		ret = gnvd_run_ahead(dq, cache, from, ret, &e);
+		ret = gnvd_run_prefetch(dq, cache, from, ret, &e);
 	}
 	return ret;
 }

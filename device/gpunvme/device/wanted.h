@@ -9,8 +9,8 @@
 #include <gpunvme/device/coming.h>
 
 /* Read pages. All threads of the wave call. Those with `mine` set end READING. Return those with a frame. */
-GNVD_FN uint64_t gnvd_fetch_ahead(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gpunvme_dpages *cache,
-				  struct gnvd_source from, int mine, uint64_t page, uint64_t word)
+GNVD_FN uint64_t gnvd_read_missing(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gpunvme_dpages *cache,
+				   struct gnvd_source from, int mine, uint64_t page, uint64_t word)
 {
 	struct gnvd_left left = { 0, 0, 0, GNVD_IDLE };
 	uint32_t frame = gnvd_find_frames(dq, w, cache, from, mine);
@@ -66,8 +66,8 @@ GNVD_FN int gnvd_look_at_coming(const struct gpunvme_dq *dq, const struct gpunvm
  * As gnvd_look_at_page(). When a thread continues with a page that was prefetched after a failure, the word does not show the
  * failure any more: a thread that missed the failure waits for this read instead. Return whether the thread has to look again.
  */
-GNVD_FN int gnvd_look_ahead(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, uint64_t at, uint64_t first,
-			    struct gnvd_sight *s)
+GNVD_FN int gnvd_look_up_prefetched(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, uint64_t at, uint64_t first,
+				    struct gnvd_sight *s)
 {
 	uint64_t word = gnvd_ld_after64(at);
 
@@ -86,8 +86,8 @@ GNVD_FN int gnvd_look_ahead(const struct gpunvme_dq *dq, const struct gpunvme_dp
 }
 
 /* As gnvd_miss(): before any thread looks again, the wave ends pages that were coming, and then reads the pages to read. */
-GNVD_FN int gnvd_miss_ahead(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gpunvme_dpages *cache,
-			    struct gnvd_source from, int open, uint64_t page, uint64_t *word)
+GNVD_FN int gnvd_miss_prefetched(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gpunvme_dpages *cache,
+				 struct gnvd_source from, int open, uint64_t page, uint64_t *word)
 {
 	struct gnvd_sight s = { *word, { 0, 0, 0, 0 }, 0, 0, 0, 0 };
 	uint64_t deadline = 0, first = *word, waits = gnvd_ballot(w, open), come, read;
@@ -95,13 +95,13 @@ GNVD_FN int gnvd_miss_ahead(const struct gpunvme_dq *dq, const struct gnvd_wave 
 
 	while (gnvd_ballot(w, open)) {
 		s.comes = s.reads = 0;
-		open = open && gnvd_look_ahead(dq, cache, gnvd_page_at(cache, page), first, &s);
+		open = open && gnvd_look_up_prefetched(dq, cache, gnvd_page_at(cache, page), first, &s);
 		come = gnvd_ballot(w, s.comes);
 		read = gnvd_ballot(w, s.reads);
 		if (come)
 			(void)gnvd_end_coming(dq, w, cache, from, s.comes, page, s.word, s.frame, &s.req, 0);
 		if (read)
-			waits &= ~gnvd_fetch_ahead(dq, w, cache, from, s.reads, page, s.word);
+			waits &= ~gnvd_read_missing(dq, w, cache, from, s.reads, page, s.word);
 		turn = come | read ? 0 : turn;
 		deadline = come | read ? 0 : deadline;
 		if ((turn & 15) == 15 && gnvd_page_late(dq, cache, from, &deadline) && open) {
@@ -128,8 +128,8 @@ GNVD_FN void gnvd_note_used(const struct gpunvme_dpages *cache, uint64_t word)
 }
 
 /* As gnvd_get_pages(), for pages that this queue prefetches. */
-GNVD_FN int gnvd_get_ahead(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gpunvme_dpages *cache,
-			   struct gnvd_source from, int want, uint64_t page, uint64_t *base)
+GNVD_FN int gnvd_get_prefetched(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gpunvme_dpages *cache,
+				struct gnvd_source from, int want, uint64_t page, uint64_t *base)
 {
 	uint64_t at = gnvd_page_at(cache, page), word = gnvd_refer(w, want, at, GPUNVME_PAGE_REF, 1), hits;
 	int ret = want && (word & GPUNVME_PAGE_REFS) > GPUNVME_PAGE_REFS / 2 ? -GPUNVME_EAGAIN : 0;
@@ -143,7 +143,7 @@ GNVD_FN int gnvd_get_ahead(const struct gpunvme_dq *dq, const struct gnvd_wave *
 		ret = gnvd_check_fetch(dq, cache, from, page);
 	open = open && !ret;
 	if (gnvd_ballot(w, open))
-		ret |= gnvd_miss_ahead(dq, w, cache, from, open, page, &word);
+		ret |= gnvd_miss_prefetched(dq, w, cache, from, open, page, &word);
 	if (gnvd_ballot(w, want && !hit))
 		gnvd_order_agent();
 	if (gnvd_ballot(w, ret != 0))
@@ -167,20 +167,20 @@ GNVD_FN int gnvd_next_dq(const struct gnvd_wave *w, uint64_t todo, const struct 
 	return (uint64_t)(uintptr_t)own == by;
 }
 
-/* As gnvd_get_ahead(), for threads with different queues. */
-GNVD_FN int gnvd_get_ahead_by(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gpunvme_dpages *cache,
-			      struct gnvd_source from, int want, uint64_t page, uint64_t *base)
+/* As gnvd_get_prefetched(), for threads with different queues. */
+GNVD_FN int gnvd_get_prefetched_by(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gpunvme_dpages *cache,
+				   struct gnvd_source from, int want, uint64_t page, uint64_t *base)
 {
 	const struct gpunvme_dq *own = dq;
 	uint64_t todo, at = 0;
 	int ret = 0, mine, err;
 
 	if (from.of != GNVD_OF_VOLUME)
-		return gnvd_get_ahead(dq, w, cache, from, want, page, base);
+		return gnvd_get_prefetched(dq, w, cache, from, want, page, base);
 	own = gnvd_page_dq(dq, cache, from, page);
 	for (todo = gnvd_ballot(w, want); todo; todo &= ~gnvd_ballot(w, mine)) {
 		mine = gnvd_next_dq(w, todo, own, &dq) && want;
-		err = gnvd_get_ahead(dq, w, cache, from, mine, page, &at);
+		err = gnvd_get_prefetched(dq, w, cache, from, mine, page, &at);
 		if (mine) {
 			*base = at;
 			ret = err;
