@@ -80,7 +80,7 @@ static const struct gnv_mapping *find_in(const struct gpunvme_mem *mem, const st
 }
 
 /* Does another mapping share the same one of the kernel? */
-static bool has_twin(const struct gnv_mapping *map)
+static bool is_shared(const struct gnv_mapping *map)
 {
 	const struct gnv_mapping *other;
 
@@ -154,7 +154,7 @@ static int give_address(struct gnv_mapping *map, const struct gnv_mapping *same)
 static int take_address(struct gnv_mapping *map)
 {
 	struct gnv_space *space = map->dev->nvme.port->space;
-	int ret = map->mem->home || has_twin(map) ? 0 : space->ops->unmap(space, map->dbuf.iova, map->mem->len);
+	int ret = map->mem->home || is_shared(map) ? 0 : space->ops->unmap(space, map->dbuf.iova, map->mem->len);
 
 	if (ret != -EOWNERDEAD)
 		return ret;

@@ -10,7 +10,7 @@
 #include "nvme/identify.h"
 #include "nvme/reset.h"
 #include "nvme/settings.h"
-#include "nvme/twins.h"
+#include "nvme/multipath.h"
 #include "util/bits.h"
 
 #define ADMIN_TIMEOUT_MS 60000u
@@ -130,7 +130,7 @@ int gnv_nvme_bring_up(struct gnv_nvme *nvme, const struct gpunvme_dev_opts *opts
 	ret = gnv_identify_default(nvme);
 	if (ret)
 		return ret;
-	ret = gnv_twins_hold(nvme);
+	ret = gnv_multipath_hold(nvme);
 	if (ret)
 		return ret;
 	ret = set_queues(nvme, opts->queues);

@@ -30,11 +30,11 @@ int gnv_port_open(struct gnv_uri *uri, const struct gnv_port *share, const struc
 	return gnv_fail(-EINVAL, "scheme '%s' is not known. Valid: soft, pci, vfio-user", uri->scheme);
 }
 
-int gnv_port_hold_twins(struct gnv_port *port, const struct gnv_identity *drive)
+int gnv_port_hold_paths(struct gnv_port *port, const struct gnv_identity *drive)
 {
 	char text[GNV_USERS_TEXT] = "";
-	struct gnv_hold *twins = NULL;
-	int ret = port->remote ? gnv_users_hold_twins(GNV_SYSFS, GNV_PROC, drive, text, &twins) : 0;
+	struct gnv_hold *paths = NULL;
+	int ret = port->remote ? gnv_users_hold_paths(GNV_SYSFS, GNV_PROC, drive, text, &paths) : 0;
 
 	if (ret == -EBUSY)
 		return gnv_fail(ret, "a namespace of %.100s is in use through another controller: %s", port->address, text);
@@ -42,21 +42,21 @@ int gnv_port_hold_twins(struct gnv_port *port, const struct gnv_identity *drive)
 		gnv_log(&port->log, GPUNVME_LOG_WARN,
 			"a namespace of %s has another controller, whose disk could not be held, so another process may mount it: %s",
 			port->address, text);
-	__atomic_store_n(&port->twins, twins, __ATOMIC_RELEASE);
+	__atomic_store_n(&port->paths, paths, __ATOMIC_RELEASE);
 	return ret;
 }
 
-void gnv_port_leave_twins(struct gnv_port *port)
+void gnv_port_leave_paths(struct gnv_port *port)
 {
-	gnv_users_release(__atomic_exchange_n(&port->twins, NULL, __ATOMIC_ACQ_REL));
+	gnv_users_release(__atomic_exchange_n(&port->paths, NULL, __ATOMIC_ACQ_REL));
 }
 
 void gnv_port_close(struct gnv_port *port)
 {
-	struct gnv_hold *twins = __atomic_exchange_n(&port->twins, NULL, __ATOMIC_ACQ_REL);
+	struct gnv_hold *paths = __atomic_exchange_n(&port->paths, NULL, __ATOMIC_ACQ_REL);
 
 	port->ops->close(port);
-	gnv_users_release(twins);
+	gnv_users_release(paths);
 }
 
 const char *gnv_port_force(const struct gnv_port *port)

@@ -88,7 +88,7 @@ struct gnv_port {
 	uint32_t late;	   /* gpunvme_dev_info.late (atomic) */
 	bool keep;         /* a GPU did not let go of a BAR: closing leaves the device open until the process ends */
 	char address[64];
-	struct gnv_hold *twins;	 /* disks of its namespaces through other controllers (atomic) */
+	struct gnv_hold *paths; /* disks of its namespaces through other controllers (atomic) */
 	char reset_name[16]; /* of the reset it has, as gpunvme_dev_info.reset */
 	uint16_t vendor, device; /* of its PCI function, or 0 and 0: it has none */
 };
@@ -118,10 +118,10 @@ int gnv_port_soft_config(struct gnv_uri *uri, struct gnv_soft_config *config, ui
  * closed, if this user may. Call it once. Return: 0, also where no disk is visible; -EBUSY; -ENOMEM; errors of drive->nth();
  * gnv_fail() has the message.
  */
-int gnv_port_hold_twins(struct gnv_port *port, const struct gnv_identity *drive);
+int gnv_port_hold_paths(struct gnv_port *port, const struct gnv_identity *drive);
 
-/* Release the disks of gnv_port_hold_twins() when the controller is no longer used. Any thread. */
-void gnv_port_leave_twins(struct gnv_port *port);
+/* Release the disks of gnv_port_hold_paths() when the controller is no longer used. Any thread. */
+void gnv_port_leave_paths(struct gnv_port *port);
 
 /* Close a port by its ops->close, and release its disks. */
 void gnv_port_close(struct gnv_port *port);

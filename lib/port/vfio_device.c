@@ -114,7 +114,7 @@ static void give_back(struct gnv_port_vfio *pv, gnv_port_lost_fn *lost, void *ct
 	pthread_mutex_lock(&pv->lock);
 	gnv_vfio_release(&pv->vfio);
 	pthread_mutex_unlock(&pv->lock);
-	gnv_port_leave_twins(&pv->port); /* another program may use them now */
+	gnv_port_leave_paths(&pv->port); /* another program may use them now */
 	gnv_log(&pv->port.log, GPUNVME_LOG_WARN,
 		"%s: the kernel wanted the device back (unbind or removal). Its DMA was ended by %s, and it was released", pv->vfio.bdf,
 		how);

@@ -66,7 +66,7 @@ static int forget(struct gnv_qp *qp)
 
 /* ---- Going on ---- */
 
-static struct gnv_qp *twin(struct gnv_qp *qp)
+static struct gnv_qp *new_like(struct gnv_qp *qp)
 {
 	struct gnv_qp *fresh = calloc(1, sizeof(*fresh));
 
@@ -104,7 +104,7 @@ static void exchange(struct gnv_qp *qp, struct gnv_qp *fresh)
 
 int gnv_qp_renew(struct gnv_qp *qp)
 {
-	struct gnv_qp *fresh = twin(qp);
+	struct gnv_qp *fresh = new_like(qp);
 	struct gnv_message cause;
 	int ret;
 

@@ -361,12 +361,12 @@ static int nth(void *ctx, uint32_t n, struct gnv_identity_ns *ns)
 	return n < next() % 3 ? 0 : -ENOENT;
 }
 
-static void ask_twins(void)
+static void ask_paths(void)
 {
 	const struct gnv_identity said = { .serial = "S1", .model = "0", .nqn = "nqn.one", .nth = nth };
 	struct gnv_hold *hold = NULL;
 	char text[GNV_USERS_TEXT];
-	int ret = gnv_users_hold_twins("/sys", "/proc", &said, text, &hold);
+	int ret = gnv_users_hold_paths("/sys", "/proc", &said, text, &hold);
 
 	check_text(text, sizeof(text));
 	check(!ret == !!hold);
@@ -477,7 +477,8 @@ static void ask_dmabuf(void)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	static void (*const ask[])(void) = { ask_users, ask_block, ask_twins, ask_image, ask_pci, ask_gpus, ask_places, ask_rest, ask_dmabuf };
+	static void (*const ask[])(void) = { ask_users, ask_block,  ask_paths, ask_image, ask_pci,
+					     ask_gpus,	ask_places, ask_rest,  ask_dmabuf };
 	const unsigned which = !size ? 0 : data[0] > 250 ? GNV_ARRAY_LEN(ask) - 1 : data[0] % (GNV_ARRAY_LEN(ask) - 1);
 
 	if (!size || size > LONGEST / 2)

@@ -441,7 +441,7 @@ static void test_handles(void **state)
 {
 	const struct gpunvme_view plain = { sizeof(plain), GPUNVME_VIEW_WRITE, 0, 0, 0 };
 	void *ptr = NULL;
-	struct gpunvme_gpu *twin;
+	struct gpunvme_gpu *second;
 	struct gpunvme_queue *other;
 	struct gpunvme_mem *mem;
 	struct gpunvme_dbuf dbuf;
@@ -450,19 +450,19 @@ static void test_handles(void **state)
 	(void)state;
 	view_anew(0, GPUNVME_VIEW_WRITE | GPUNVME_VIEW_FENCED);
 	assert_int_equal(user_alloc((hsa_amd_memory_pool_t){ POOL_LOCAL }, BYTES, 0, &ptr), HSA_STATUS_SUCCESS);
-	assert_int_equal(gpunvme_gpu_open("hsa:0", NULL, &twin), 0);
-	assert_int_equal(gpunvme_queue_create(dev, twin, NULL, &other), 0);
+	assert_int_equal(gpunvme_gpu_open("hsa:0", NULL, &second), 0);
+	assert_int_equal(gpunvme_queue_create(dev, second, NULL, &other), 0);
 	assert_int_equal(gpunvme_queue_view(other, &plain, &any), 0);
 	assert_int_equal(gpunvme_mem_register(gpu[0], ptr, BYTES, &mem), 0);
 	assert_int_equal(gpunvme_mem_map(mem, dev), 0);
 	assert_int_equal(gpunvme_mem_dbuf(mem, dev, &dbuf), -EOPNOTSUPP); /* after the view */
 	gpunvme_queue_destroy(other);
 	assert_int_equal(gpunvme_mem_dbuf(mem, dev, &dbuf), 0); /* that of hsa:1 is another GPU's */
-	assert_int_equal(gpunvme_queue_create(dev, twin, NULL, &other), 0);
+	assert_int_equal(gpunvme_queue_create(dev, second, NULL, &other), 0);
 	assert_int_equal(gpunvme_queue_view(other, &plain, &any), -EOPNOTSUPP); /* before it */
 	gpunvme_queue_destroy(other);
 	gpunvme_mem_free(mem);
-	gpunvme_gpu_close(twin);
+	gpunvme_gpu_close(second);
 	user_free(ptr);
 }
 

@@ -401,11 +401,11 @@ static void test_handed_out_whole(void **state)
 }
 
 /* Through another controller, with which it shares a namespace. */
-static void put_twin(const char *serial, const char *nqn, const char *nguid);
-static void test_twin_handed_out_whole(void **state)
+static void put_path(const char *serial, const char *nqn, const char *nguid);
+static void test_path_handed_out_whole(void **state)
 {
 	(void)state;
-	put_twin("S1\n", "nqn.one\n", "0123\n");
+	put_path("S1\n", "nqn.one\n", "0123\n");
 	put("", "proc/self/mountinfo");
 	used(0, "");
 	put("1\n", WHOLE "/enable");
@@ -414,7 +414,7 @@ static void test_twin_handed_out_whole(void **state)
 }
 
 /* Its second controller has the same namespace, and there it is mounted. */
-static void put_twin(const char *serial, const char *nqn, const char *nguid)
+static void put_path(const char *serial, const char *nqn, const char *nguid)
 {
 	put_controller(OTHER, "nvme1", serial, nqn);
 	put_namespace(OTHER, "nvme1n5", "nvme1n5", "259:9\n", nguid);
@@ -424,14 +424,14 @@ static void put_twin(const char *serial, const char *nqn, const char *nguid)
 static void test_second_controller(void **state)
 {
 	(void)state;
-	put_twin("S1\n", "nqn.one\n", "0123\n");
+	put_path("S1\n", "nqn.one\n", "0123\n");
 	used(-EBUSY, "/dev/nvme1n5 is mounted on /srv");
 }
 
 static void test_second_opened(void **state)
 {
 	(void)state;
-	put_twin("S1\n", "nqn.one\n", "0123\n");
+	put_path("S1\n", "nqn.one\n", "0123\n");
 	put("", "proc/self/mountinfo");
 	used(0, "");
 	put_generic(OTHER, "ng1n5", "1:5\n");
@@ -451,7 +451,7 @@ static void test_two_drives(void **state)
 	for (unsigned i = 0; i < sizeof(other) / sizeof(other[0]); i++) {
 		tree_remove(state);
 		make(state);
-		put_twin(other[i][0], other[i][1], other[i][2]);
+		put_path(other[i][0], other[i][1], other[i][2]);
 		used(0, "");
 	}
 }
@@ -460,7 +460,7 @@ static void test_two_drives(void **state)
 static void test_one_identifier_differs(void **state)
 {
 	(void)state;
-	put_twin("S1\n", "nqn.one\n", "0123\n");
+	put_path("S1\n", "nqn.one\n", "0123\n");
 	put("aa\n", OWN "/nvme0n1/uuid");
 	used(-EBUSY, "nvme1n5");
 	put("bb\n", OTHER "/nvme1n5/uuid");
@@ -471,7 +471,7 @@ static void test_one_identifier_differs(void **state)
 static void test_no_identifiers(void **state)
 {
 	(void)state;
-	put_twin("S1\n", "nqn.one\n", "");
+	put_path("S1\n", "nqn.one\n", "");
 	used(0, "");
 	put("1\n", OTHER "/nvme1n5/nsid");
 	used(-EBUSY, "/dev/nvme1n5 is mounted on /srv");
@@ -508,14 +508,14 @@ static void put_own_block(void)
 }
 
 /* What holds for a drive that is to be bound holds for a disk that is to be written. */
-static void test_block_and_its_twin(void **state)
+static void test_block_and_its_other_path(void **state)
 {
 	char text[GNV_USERS_TEXT];
 
 	(void)state;
 	put_own_block();
 	assert_int_equal(block_used(text), 0);
-	put_twin("S1\n", "nqn.one\n", "0123\n");
+	put_path("S1\n", "nqn.one\n", "0123\n");
 	assert_int_equal(block_used(text), -EBUSY);
 	assert_string_equal(text, "/dev/nvme1n5 is mounted on /srv. Unmount it first");
 	put("S2\n", OTHER "/serial");
@@ -578,7 +578,7 @@ static int nth(void *ctx, uint32_t n, struct gnv_identity_ns *ns)
 
 static struct gnv_hold *held;
 
-static int twins(const char *serial, const char *nqn, const struct gnv_identity_ns *ns, char text[GNV_USERS_TEXT])
+static int paths(const char *serial, const char *nqn, const struct gnv_identity_ns *ns, char text[GNV_USERS_TEXT])
 {
 	int ret;
 	struct gnv_identity said = { .nth = nth, .ctx = &asked };
@@ -589,14 +589,14 @@ static int twins(const char *serial, const char *nqn, const struct gnv_identity_
 	own_ns = ns;
 	asked = 0;
 	held = NULL;
-	ret = gnv_users_hold_twins(root, proc, &said, text, &held);
+	ret = gnv_users_hold_paths(root, proc, &said, text, &held);
 	assert_true(!ret == !!held);
 	gnv_users_release(held);
 	return ret;
 }
 
 /* The kernel has its other controller: what it says of its namespaces and what sysfs says of the disks decide. */
-static void test_bound_twin(void **state)
+static void test_bound_path(void **state)
 {
 	static const struct gnv_identity_ns one = { .nsid = 5, .nguid = { 0x01, 0x23 } }, none = { 0 };
 	const struct gnv_identity_ns same[] = { none, one, none }, *second = &same[1];
@@ -606,16 +606,16 @@ static void test_bound_twin(void **state)
 	char text[GNV_USERS_TEXT];
 
 	(void)state;
-	put_twin("S1\n", "nqn.one\n", "01230000-0000-0000-0000-000000000000\n");
-	assert_int_equal(twins("S1", "nqn.one", second, text), -EBUSY);
+	put_path("S1\n", "nqn.one\n", "01230000-0000-0000-0000-000000000000\n");
+	assert_int_equal(paths("S1", "nqn.one", second, text), -EBUSY);
 	assert_string_equal(text, "/dev/nvme1n5 is mounted on /srv. Unmount it first");
-	assert_int_equal(twins("S1", "nqn.one", elsewhere, text), -EBUSY); /* the identifier says so */
-	assert_int_equal(twins("S1", "nqn.one", other, text), 0);	   /* and so here */
-	assert_int_equal(twins("S1", "nqn.one", eui, text), 0);
+	assert_int_equal(paths("S1", "nqn.one", elsewhere, text), -EBUSY); /* the identifier says so */
+	assert_int_equal(paths("S1", "nqn.one", other, text), 0);	   /* and so here */
+	assert_int_equal(paths("S1", "nqn.one", eui, text), 0);
 	put("01 02 03 04 05 06 07 08\n", OTHER "/nvme1n5/eui");
-	assert_int_equal(twins("S1", "nqn.one", eui, text), -EBUSY);
+	assert_int_equal(paths("S1", "nqn.one", eui, text), -EBUSY);
 	put("not an identifier\n", OTHER "/nvme1n5/nguid");
-	assert_int_equal(twins("S1", "nqn.one", other, text), -EBUSY); /* the NSID */
+	assert_int_equal(paths("S1", "nqn.one", other, text), -EBUSY); /* the NSID */
 }
 
 /* A controller that is of no other's subsystem is not even asked. */
@@ -625,19 +625,19 @@ static void test_bound_stranger(void **state)
 	char text[GNV_USERS_TEXT];
 
 	(void)state;
-	put_twin("S1\n", "nqn.one\n", "");
-	assert_int_equal(twins("S2", "nqn.one", ns, text), 0);
-	assert_int_equal(twins("S1", "nqn.two", ns, text), 0);
-	assert_int_equal(twins("", "nqn.one", ns, text), 0);
-	assert_int_equal(twins("S1", "", ns, text), 0); /* the model */
+	put_path("S1\n", "nqn.one\n", "");
+	assert_int_equal(paths("S2", "nqn.one", ns, text), 0);
+	assert_int_equal(paths("S1", "nqn.two", ns, text), 0);
+	assert_int_equal(paths("", "nqn.one", ns, text), 0);
+	assert_int_equal(paths("S1", "", ns, text), 0); /* the model */
 	assert_int_equal(asked, 0);
 	put("Fast Drive      \n", OTHER "/model");
-	assert_int_equal(twins("S1", "", ns, text), -EBUSY);
-	assert_int_equal(twins("S1", "nqn.one", ns, text), -EBUSY);
+	assert_int_equal(paths("S1", "", ns, text), -EBUSY);
+	assert_int_equal(paths("S1", "nqn.one", ns, text), -EBUSY);
 	put("", "proc/self/mountinfo");
-	assert_int_equal(twins("S1", "nqn.one", ns, text), 0);
+	assert_int_equal(paths("S1", "nqn.one", ns, text), 0);
 	put_generic(OTHER, "ng1n5", "1:5\n");
-	assert_int_equal(twins("S1", "nqn.one", ns, text), -EBUSY);
+	assert_int_equal(paths("S1", "nqn.one", ns, text), -EBUSY);
 	assert_non_null(strstr(text, "process 4711 (sleep) has /dev/ng1n5 open"));
 }
 
@@ -755,29 +755,29 @@ int __wrap_clock_gettime(clockid_t clock, struct timespec *now)
 	return ret;
 }
 
-static int hold_twin(char text[GNV_USERS_TEXT])
+static int hold_path(char text[GNV_USERS_TEXT])
 {
 	const struct gnv_identity_ns ns[] = { { .nsid = 5 }, { 0 } };
 	struct gnv_identity said = { .serial = "S1", .nqn = "nqn.one", .nth = nth, .ctx = &asked };
 
 	own_ns = ns;
 	held = NULL;
-	return gnv_users_hold_twins(root, proc, &said, text, &held);
+	return gnv_users_hold_paths(root, proc, &said, text, &held);
 }
 
 /* The other controller's disk is this process's alone for as long as the drive is open. */
-static void test_twin_held(void **state)
+static void test_path_held(void **state)
 {
 	char text[GNV_USERS_TEXT];
 	pid_t child;
 	int status;
 
 	(void)state;
-	put_twin("S1\n", "nqn.one\n", "");
+	put_path("S1\n", "nqn.one\n", "");
 	put_generic(OTHER, "ng1n5", "1:3\n");
 	put("", "proc/self/mountinfo");
 	disk.number = makedev(259, 9);
-	assert_int_equal(hold_twin(text), 0);
+	assert_int_equal(hold_path(text), 0);
 	assert_string_equal(text, "");
 	assert_true(disk.fd >= 0 && fcntl(disk.fd, F_GETFD) >= 0);
 	child = fork();
@@ -788,26 +788,26 @@ static void test_twin_held(void **state)
 	gnv_users_release(held);
 	assert_int_equal(fcntl(disk.fd, F_GETFD), -1);
 	disk.error = EBUSY;
-	assert_int_equal(hold_twin(text), -EBUSY);
+	assert_int_equal(hold_path(text), -EBUSY);
 	assert_non_null(strstr(text, "/dev/nvme1n5 is mounted or open exclusively, perhaps in a container. Stop its user first"));
 	disk.error = EACCES; /* a user with access to the drive, and not to this */
-	assert_int_equal(hold_twin(text), 0);
+	assert_int_equal(hold_path(text), 0);
 	assert_string_equal(text, "/dev/nvme1n5: Permission denied. Bind that controller, too, or run as root");
 	gnv_users_release(held);
 	disk.error = ENOENT; /* no root helps */
-	assert_int_equal(hold_twin(text), 0);
+	assert_int_equal(hold_path(text), 0);
 	assert_string_equal(text, "/dev/nvme1n5: No such file or directory. Bind that controller, too, or run this with a complete /dev");
 	gnv_users_release(held);
 	disk.error = 0;
 	disk.number = makedev(259, 8);
-	assert_int_equal(hold_twin(text), 0);
+	assert_int_equal(hold_path(text), 0);
 	assert_string_equal(text,
 			    "/dev/nvme1n5 is another file in this /dev. Bind that controller, too, or run this with a complete /dev");
 	assert_int_equal(fcntl(disk.fd, F_GETFD), -1);
 	gnv_users_release(held);
 	disk.number = makedev(259, 9);
 	disk.with_it = true;
-	assert_int_equal(hold_twin(text), -EBUSY);
+	assert_int_equal(hold_path(text), -EBUSY);
 	assert_non_null(strstr(text, "process 4711 (sleep) has /dev/ng1n5 open"));
 	assert_int_equal(fcntl(disk.fd, F_GETFD), -1);
 	disk.with_it = false;
@@ -832,12 +832,12 @@ static void test_dying(void **state)
 	unsigned unseen;
 
 	(void)state;
-	put_twin("S1\n", "nqn.one\n", "");
+	put_path("S1\n", "nqn.one\n", "");
 	put("", "proc/self/mountinfo");
 	disk.number = makedev(259, 9);
 	disk.error = EBUSY;
 	disk.dying = 9;
-	assert_int_equal(hold_twin(text), 0);
+	assert_int_equal(hold_path(text), 0);
 	assert_string_equal(text, "");
 	gnv_users_release(held);
 	assert_int_equal(disk.error, 0);
@@ -861,14 +861,14 @@ static void test_dying(void **state)
 }
 
 /* Another controller's disk that this user may not open: below a drive's generic device it is refused, below its disk told. */
-static void test_twin_out_of_reach(void **state)
+static void test_path_out_of_reach(void **state)
 {
 	char text[GNV_USERS_TEXT];
 	unsigned unseen;
 
 	(void)state;
 	put_own_block();
-	put_twin("S1\n", "nqn.one\n", "0123\n");
+	put_path("S1\n", "nqn.one\n", "0123\n");
 	put("", "proc/self/mountinfo");
 	disk.own = true;
 	disk.error = EACCES;
@@ -1025,20 +1025,20 @@ int main(void)
 		TEST(test_held),
 		TEST(test_handed_out),
 		TEST(test_handed_out_whole),
-		TEST(test_twin_handed_out_whole),
+		TEST(test_path_handed_out_whole),
 		TEST(test_second_controller),
 		TEST(test_second_opened),
 		TEST(test_two_drives),
 		TEST(test_one_identifier_differs),
 		TEST(test_no_identifiers),
 		TEST(test_multipath),
-		TEST(test_block_and_its_twin),
+		TEST(test_block_and_its_other_path),
 		TEST(test_names_of_multipath),
-		TEST(test_bound_twin),
+		TEST(test_bound_path),
 		TEST(test_bound_stranger),
-		TEST(test_twin_held),
+		TEST(test_path_held),
 		TEST(test_dying),
-		TEST(test_twin_out_of_reach),
+		TEST(test_path_out_of_reach),
 		TEST(test_exchanged_name),
 		TEST(test_found_is_not_opened),
 		TEST(test_lower_without_proc),

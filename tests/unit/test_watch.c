@@ -194,7 +194,7 @@ static void test_asked_late(void **state)
 }
 
 /* What was held with the device is let go with it, not when its owner wakes up and closes it. */
-static void test_twins_left(void **state)
+static void test_paths_left(void **state)
 {
 	const struct gnv_identity nobody = { .nth = NULL };
 	char text[GNV_USERS_TEXT];
@@ -202,10 +202,10 @@ static void test_twins_left(void **state)
 
 	(void)state;
 	assert_int_equal(gnv_port_vfio_open(&gnv_way_iommufd, &pci, NULL, &silent, &port), 0);
-	assert_int_equal(gnv_users_hold_twins("/nowhere", "/nowhere", &nobody, text, &port->twins), 0);
-	assert_non_null(port->twins);
+	assert_int_equal(gnv_users_hold_paths("/nowhere", "/nowhere", &nobody, text, &port->paths), 0);
+	assert_non_null(port->paths);
 	ring(fake_kernel.req);
-	wait_until(!__atomic_load_n(&port->twins, __ATOMIC_ACQUIRE));
+	wait_until(!__atomic_load_n(&port->paths, __ATOMIC_ACQUIRE));
 	gnv_port_close(port);
 }
 
@@ -437,14 +437,14 @@ static void test_given_back_how(void **state)
 		fake_kernel.no_reset = cases[i].no_reset;
 		fake_kernel.slot = cases[i].slot;
 		assert_int_equal(gnv_port_vfio_open(&gnv_way_iommufd, &pci, NULL, &kept, &port), 0);
-		assert_int_equal(gnv_users_hold_twins("/nowhere", "/nowhere", &nobody, text, &port->twins), 0);
+		assert_int_equal(gnv_users_hold_paths("/nowhere", "/nowhere", &nobody, text, &port->paths), 0);
 		assert_int_equal(port->ops->allow_dma(port), 0);
 		fake_kernel.fail_request = cases[i].fails ? VFIO_DEVICE_RESET : 0;
 		fake_kernel.fail_errno = EAGAIN;
 		if (cases[i].gone)
 			poke(FAKE_CONFIG + PCI_COMMAND, 0xffff, 2);
 		ring(fake_kernel.req);
-		wait_until(!__atomic_load_n(&port->twins, __ATOMIC_ACQUIRE));
+		wait_until(!__atomic_load_n(&port->paths, __ATOMIC_ACQUIRE));
 		port->ops->close(port); /* with the thread that spoke */
 		if (!strstr(last_line, cases[i].how))
 			fail_msg("%s: %s", cases[i].how, last_line);
@@ -554,7 +554,7 @@ int main(void)
 		cmocka_unit_test_setup(test_refused, setup),
 		cmocka_unit_test_setup(test_device_goes, setup),
 		cmocka_unit_test_setup(test_asked_late, setup),
-		cmocka_unit_test_setup(test_twins_left, setup),
+		cmocka_unit_test_setup(test_paths_left, setup),
 		cmocka_unit_test_setup(test_export_after_error, setup),
 		cmocka_unit_test_setup(test_takes_foreign, setup),
 		cmocka_unit_test_setup(test_found_enabled, setup),

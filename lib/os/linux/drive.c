@@ -167,7 +167,7 @@ static bool one_namespace(const char *folder_a, const char *a, const char *folde
 	return same;
 }
 
-static void add_twins_of(struct gnv_nodes *nodes, const char *own, const char *other)
+static void add_paths_of(struct gnv_nodes *nodes, const char *own, const char *other)
 {
 	char a[NAME_BYTES], b[NAME_BYTES], disk[NAME_BYTES];
 
@@ -178,7 +178,7 @@ static void add_twins_of(struct gnv_nodes *nodes, const char *own, const char *o
 }
 
 /* Disks of other controllers that are namespaces of this one. */
-static void add_twins(struct gnv_nodes *nodes, const char *own)
+static void add_paths(struct gnv_nodes *nodes, const char *own)
 {
 	const char *self = strrchr(own, '/') + 1;
 	char class[PATH_BYTES], name[NAME_BYTES], other[PATH_BYTES];
@@ -187,12 +187,12 @@ static void add_twins(struct gnv_nodes *nodes, const char *own)
 	for (unsigned i = 0; !gnv_sysfs_entry(class, "nvme", i, name, sizeof(name)); i++) {
 		snprintf(other, sizeof(other), "%.300s/%s", class, name);
 		if (strcmp(name, self) && one_subsystem(own, other))
-			add_twins_of(nodes, own, other);
+			add_paths_of(nodes, own, other);
 	}
 }
 
 /* Disks that Linux makes of the same namespace for other controllers, where it does not join their paths. */
-static void add_twins_of_disk(struct gnv_nodes *nodes, const char *name)
+static void add_paths_of_disk(struct gnv_nodes *nodes, const char *name)
 {
 	char blocks[PATH_BYTES], own[PATH_BYTES], class[PATH_BYTES], other[PATH_BYTES];
 	char ctrl[NAME_BYTES], entry[NAME_BYTES], disk[NAME_BYTES];
@@ -299,7 +299,7 @@ static bool is_of_subsystem(const struct gnv_identity *drive, const char *folder
 	       (drive->nqn[0] ? is_text(folder, "subsysnqn", drive->nqn) : is_text(folder, "model", drive->model));
 }
 
-int gnv_drive_twin_nodes(struct gnv_nodes *nodes, const struct gnv_identity *drive)
+int gnv_drive_path_nodes(struct gnv_nodes *nodes, const struct gnv_identity *drive)
 {
 	char class[PATH_BYTES], name[NAME_BYTES], other[PATH_BYTES];
 	int ret = 0;
@@ -322,7 +322,7 @@ int gnv_drive_nodes(struct gnv_nodes *nodes, const struct gnv_pci *pci)
 	add(nodes, GNV_OPENED_CHAR, folder, strrchr(folder, '/') + 1);
 	for (unsigned i = 0; !gnv_sysfs_disk(folder, i, entry, disk, sizeof(disk)); i++)
 		add_disk(nodes, folder, entry, disk);
-	add_twins(nodes, folder);
+	add_paths(nodes, folder);
 	return nodes->short_of_memory ? gnv_fail(-ENOMEM, "out of memory") : 0;
 }
 
@@ -343,7 +343,7 @@ int gnv_drive_block_nodes(struct gnv_nodes *nodes, uint64_t dev)
 	} else {
 		snprintf(path, sizeof(path), "%s/class/block/%.60s/device", nodes->sys, name);
 		add_disk(nodes, path, name, name);
-		add_twins_of_disk(nodes, name);
+		add_paths_of_disk(nodes, name);
 	}
 	return nodes->short_of_memory ? gnv_fail(-ENOMEM, "out of memory") : 0;
 }

@@ -28,7 +28,7 @@ int gnv_drive_nodes(struct gnv_nodes *nodes, const struct gnv_pci *pci);
  * Nodes of other controllers for the namespaces of a drive that the nvme driver does not have, and that reports its identity.
  * Return: 0; -ENOMEM; errors of drive->nth(); gnv_fail() has the message.
  */
-int gnv_drive_twin_nodes(struct gnv_nodes *nodes, const struct gnv_identity *drive);
+int gnv_drive_path_nodes(struct gnv_nodes *nodes, const struct gnv_identity *drive);
 
 /*
  * A block device, first, its partitions, and its generic node for commands. For a whole disk also those of other controllers, if it

@@ -215,7 +215,7 @@ int gnv_users_held(const struct gnv_hold *hold)
  * Mounts of other mount namespaces are in no list: only the attempt to open shows them, if this user may open it.
  * Return: 0; -EBUSY; another errno if it is unknown. The text has the reason.
  */
-static int hold_twin(const struct gnv_opened *disk, struct gnv_hold *hold, char text[GNV_USERS_TEXT])
+static int hold_path(const struct gnv_opened *disk, struct gnv_hold *hold, char text[GNV_USERS_TEXT])
 {
 	int fd = open_exclusively(hold, disk->name);
 	const int err = errno;
@@ -240,14 +240,14 @@ static int hold_twin(const struct gnv_opened *disk, struct gnv_hold *hold, char 
 }
 
 /* From the first node on. If a node cannot be held, and need not be, return 0 with the reason in text. */
-static int hold_twins_from(unsigned first, const struct gnv_nodes *nodes, bool all, struct gnv_hold *hold,
+static int hold_paths_from(unsigned first, const struct gnv_nodes *nodes, bool all, struct gnv_hold *hold,
 			   char text[GNV_USERS_TEXT])
 {
 	int ret = 0;
 
 	for (unsigned i = first; i < nodes->count && !ret; i++) {
 		if (is_disk(nodes, &nodes->node[i]))
-			ret = hold_twin(&nodes->node[i], hold, text);
+			ret = hold_path(&nodes->node[i], hold, text);
 		if (ret != -EBUSY && !all)
 			ret = 0;
 	}
@@ -330,7 +330,7 @@ static int hold_block(const char *sys, const char *proc, uint64_t dev, bool itse
 	if (!ret && itself)
 		ret = hold_disk(&nodes, hold, text);
 	if (!ret)
-		ret = hold_twins_from(1, &nodes, itself, hold, text); /* a disk that Linux makes of several paths has none */
+		ret = hold_paths_from(1, &nodes, itself, hold, text); /* a disk that Linux makes of several paths has none */
 	if (!ret)
 		ret = gnv_lower_each(sys, dev, hold_lower, &(struct lowers){ sys, proc, writers, hold, text });
 	free(nodes.node);
@@ -355,31 +355,31 @@ int gnv_users_hold_others(const char *sys, const char *proc, uint64_t dev, bool 
 
 /* ---- A drive that the nvme driver does not have ---- */
 
-static int hold_twins(const struct gnv_nodes *nodes, const char *proc, struct gnv_hold *hold, char text[GNV_USERS_TEXT])
+static int hold_paths(const struct gnv_nodes *nodes, const char *proc, struct gnv_hold *hold, char text[GNV_USERS_TEXT])
 {
 	int ret = gnv_users_look(nodes, proc, text);
 
 	if (!ret)
 		ret = is_opened(nodes, proc, hold, text, NULL);
 	if (!ret)
-		ret = hold_twins_from(0, nodes, false, hold, text);
+		ret = hold_paths_from(0, nodes, false, hold, text);
 	if (ret)
 		return ret;
 	return is_opened(nodes, proc, hold, text, NULL);
 }
 
-int gnv_users_hold_twins(const char *sys, const char *proc, const struct gnv_identity *drive, char text[GNV_USERS_TEXT],
+int gnv_users_hold_paths(const char *sys, const char *proc, const struct gnv_identity *drive, char text[GNV_USERS_TEXT],
 			 struct gnv_hold **out)
 {
 	struct gnv_nodes nodes = { .sys = sys };
 	struct gnv_hold *hold = NULL;
-	int ret = gnv_drive_twin_nodes(&nodes, drive);
+	int ret = gnv_drive_path_nodes(&nodes, drive);
 
 	text[0] = 0;
 	if (!ret)
 		ret = make_hold(&nodes, &hold);
 	if (!ret)
-		ret = hold_twins(&nodes, proc, hold, text);
+		ret = hold_paths(&nodes, proc, hold, text);
 	free(nodes.node);
 	if (ret)
 		gnv_users_release(hold);

@@ -49,13 +49,13 @@ int gnv_users_hold_others(const char *sys, const char *proc, uint64_t dev, bool 
 int gnv_users_held(const struct gnv_hold *hold);
 
 /*
- * gnv_users_hold_twins() - make sure that a namespace of a drive has no user through another controller, and can get none by a
+ * gnv_users_hold_paths() - make sure that a namespace of a drive has no user through another controller, and can get none by a
  * mount, if this user may open its disk there
  * @drive: its identity. The nvme driver does not have it
  * @text:  with 0: a disk that could not be held, and why, or ""
  * Return: as gnv_users_find(), or errors of drive->nth().
  */
-int gnv_users_hold_twins(const char *sys, const char *proc, const struct gnv_identity *drive, char text[GNV_USERS_TEXT],
+int gnv_users_hold_paths(const char *sys, const char *proc, const struct gnv_identity *drive, char text[GNV_USERS_TEXT],
 			 struct gnv_hold **hold);
 
 #endif

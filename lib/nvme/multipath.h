@@ -4,12 +4,12 @@
  * that (os/linux/drive.h). A drive that is bound already is asked itself when it is opened, and the disk is held until the drive is
  * closed.
  */
-#ifndef GNV_NVME_TWINS_H
-#define GNV_NVME_TWINS_H
+#ifndef GNV_NVME_MULTIPATH_H
+#define GNV_NVME_MULTIPATH_H
 
 #include "nvme/nvme.h"
 
 /* Return: 0; -EBUSY a namespace is in use elsewhere; errors of the controller. gnv_fail() has the error message. */
-int gnv_twins_hold(struct gnv_nvme *nvme);
+int gnv_multipath_hold(struct gnv_nvme *nvme);
 
 #endif

@@ -18,8 +18,8 @@ static struct gnv_identity_ns last; /* that was told */
 static bool nqn_told;
 
 /* The linker sends the library's call here (--wrap). It asks for all of them, as that of a machine with such a controller does. */
-int __wrap_gnv_port_hold_twins(struct gnv_port *port, const struct gnv_identity *drive);
-int __wrap_gnv_port_hold_twins(struct gnv_port *port, const struct gnv_identity *drive)
+int __wrap_gnv_port_hold_paths(struct gnv_port *port, const struct gnv_identity *drive);
+int __wrap_gnv_port_hold_paths(struct gnv_port *port, const struct gnv_identity *drive)
 {
 	struct gnv_identity_ns ns;
 	int ret;
@@ -76,10 +76,8 @@ static void test_quirks(void **state)
 		uint32_t cns;
 		bool nqn, uuid, nguid;
 	} cases[] = {
-		{ "none", 0x4f, true, true, true },
-		{ "no-descriptors", 0x47, true, false, true },
-		{ "cns-01", 0x03, true, false, true },
-		{ "garbage-nqn", 0x4f, false, true, true },
+		{ "none", 0x4f, true, true, true },	     { "no-descriptors", 0x47, true, false, true },
+		{ "cns-01", 0x03, true, false, true },	     { "garbage-nqn", 0x4f, false, true, true },
 		{ "garbage-ids", 0x4f, true, false, false },
 	};
 

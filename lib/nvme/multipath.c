@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "nvme/twins.h"
+#include "nvme/multipath.h"
 
 #include <errno.h>
 #include <string.h>
@@ -25,7 +25,8 @@ static int fill(struct shelf *shelf)
 	int ret = shelf->filled ? 0 : gnv_identify_list(shelf->nvme, shelf->nsid, &count);
 
 	if (ret > 0)
-		ret = gnv_fail(-EIO, "whether its namespaces are in use through another controller is unknown: %.150s", gpunvme_errmsg());
+		ret = gnv_fail(-EIO, "whether its namespaces are in use through another controller is unknown: %.150s",
+			       gpunvme_errmsg());
 	if (!ret && !shelf->filled)
 		shelf->count = (uint32_t)gnv_min(count, ASKED);
 	shelf->filled = !ret;
@@ -61,7 +62,7 @@ static int nth(void *ctx, uint32_t n, struct gnv_identity_ns *ns)
 	return ret < 0 ? ret : 0;
 }
 
-int gnv_twins_hold(struct gnv_nvme *nvme)
+int gnv_multipath_hold(struct gnv_nvme *nvme)
 {
 	struct shelf shelf = { .nvme = nvme, .end = gnv_clock_ns() + nvme->admin.timeout_ms * GNV_NS_PER_MS };
 	struct gnv_identity drive = { .nth = nth, .ctx = &shelf };
@@ -70,5 +71,5 @@ int gnv_twins_hold(struct gnv_nvme *nvme)
 	memcpy(drive.model, nvme->info.model, sizeof(drive.model));
 	if (!(nvme->drive.quirks & GNV_QUIRK_GARBAGE_NQN))
 		memcpy(drive.nqn, nvme->nqn, sizeof(drive.nqn));
-	return gnv_port_hold_twins(nvme->port, &drive);
+	return gnv_port_hold_paths(nvme->port, &drive);
 }
