@@ -195,7 +195,7 @@ static struct gpunvme_cache *new_cache(struct gpunvme_gpu *gpu, const struct gnv
 }
 
 /* A cache that is not given out: a device with commands that did not end keeps the frames until it is closed. Return: @ret. */
-static int give_up(struct gpunvme_cache *cache, int ret)
+static int fail_create(struct gpunvme_cache *cache, int ret)
 {
 	const struct gnv_message cause = gnv_message();
 
@@ -230,7 +230,7 @@ GPUNVME_API int gpunvme_cache_create(struct gpunvme_queue *queue, const struct g
 	if (!ret)
 		ret = make_frames(cache, queue, opts.flags);
 	if (ret)
-		return give_up(cache, ret);
+		return fail_create(cache, ret);
 	*out = cache;
 	return 0;
 }

@@ -22,7 +22,7 @@ static void forget_all(void *ctx)
 }
 
 /* The end of the line: nothing more is asked of it, and nothing waits for it. */
-static void give_up(struct gpunvme_dev *dev)
+static void fail_dev(struct gpunvme_dev *dev)
 {
 	gnv_ctrl_kill(&dev->nvme.ctrl, -ESHUTDOWN, gpunvme_errmsg());
 	gnv_queues_end(dev, GPUNVME_ENODEV);
@@ -53,7 +53,7 @@ int gnv_dev_reset(struct gpunvme_dev *dev, const struct gnv_dev_queue *asked)
 		q->ops->silence(q);
 	ret = gnv_reset(&dev->nvme, forget_all, dev);
 	if (ret) {
-		give_up(dev);
+		fail_dev(dev);
 		gnv_ctrl_why(&dev->nvme.ctrl, why);
 		gnv_events_reset_ended(&dev->events, why);
 		return ret;

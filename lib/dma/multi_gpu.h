@@ -7,7 +7,7 @@
 
 struct gnv_other_gpu {
 	struct gnv_other_gpu *next;
-	struct gpunvme_gpu *gpu; /* the memory's struct gnv_sight holds the reference */
+	struct gpunvme_gpu *gpu; /* the memory's struct gnv_visibility holds the reference */
 	uint64_t base;
 	bool placed; /* gnv_placement_claim() was called for it */
 };

@@ -281,7 +281,7 @@ GPUNVME_API int gpunvme_file_lease(struct gpunvme_file *file)
 		return ret;
 	ret = confirm_lease(file, &m);
 	if (ret) {
-		gnv_os_abandon(live->fd, left);
+		gnv_os_detach(live->fd, left);
 		return ret;
 	}
 	live->mapped = m;

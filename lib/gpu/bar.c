@@ -48,7 +48,7 @@ static int interop_unmap(const struct gnv_bar_gpu *gpu, void *priv)
 	return 0;
 }
 
-static int interop_blind(const struct gnv_bar_gpu *gpu, void *priv, bool reset)
+static int interop_fence_off(const struct gnv_bar_gpu *gpu, void *priv, bool reset)
 {
 	(void)priv;
 	return reset ? gnv_fail(-EOPNOTSUPP, "%s: the ROCm runtime puts nothing in the place of a BAR. End kernels before the "
@@ -86,12 +86,12 @@ static int drm_unmap(const struct gnv_bar_gpu *gpu, void *priv)
 }
 
 /* Before, because the kernel drops the entries at the reset. */
-static int drm_blind(const struct gnv_bar_gpu *gpu, void *priv, bool reset)
+static int drm_fence_off(const struct gnv_bar_gpu *gpu, void *priv, bool reset)
 {
 	struct drm *drm = priv;
 
 	(void)gpu;
-	return reset ? 0 : gnv_drm_blind(drm->drm, &drm->bo);
+	return reset ? 0 : gnv_drm_fence_off(drm->drm, &drm->bo);
 }
 
 static int kfd_map(const struct gnv_bar_gpu *gpu, int dmabuf, size_t len, void *priv, void **va)
@@ -111,10 +111,10 @@ static int kfd_unmap(const struct gnv_bar_gpu *gpu, void *priv)
 }
 
 /* After the reset, because this stops the GPU's queues for a while, and for a moment there is no mapping. */
-static int kfd_blind(const struct gnv_bar_gpu *gpu, void *priv, bool reset)
+static int kfd_fence_off(const struct gnv_bar_gpu *gpu, void *priv, bool reset)
 {
 	(void)gpu;
-	return reset ? gnv_kfd_blind(priv) : 0;
+	return reset ? gnv_kfd_fence_off(priv) : 0;
 }
 
 static const struct {
@@ -122,11 +122,11 @@ static const struct {
 	/* The DMA-BUF is the way's from now on. */
 	int (*map)(const struct gnv_bar_gpu *gpu, int dmabuf, size_t len, void *priv, void **va);
 	int (*unmap)(const struct gnv_bar_gpu *gpu, void *priv); /* 0, -EBUSY */
-	int (*blind)(const struct gnv_bar_gpu *gpu, void *priv, bool reset);
+	int (*fence_off)(const struct gnv_bar_gpu *gpu, void *priv, bool reset);
 } ways[GNV_BAR_WAYS] = {
-	[GNV_BAR_INTEROP] = { sizeof(struct interop), interop_map, interop_unmap, interop_blind },
-	[GNV_BAR_DRM] = { sizeof(struct drm), drm_map, drm_unmap, drm_blind },
-	[GNV_BAR_KFD] = { sizeof(struct gnv_kfd_map), kfd_map, kfd_unmap, kfd_blind },
+	[GNV_BAR_INTEROP] = { sizeof(struct interop), interop_map, interop_unmap, interop_fence_off },
+	[GNV_BAR_DRM] = { sizeof(struct drm), drm_map, drm_unmap, drm_fence_off },
+	[GNV_BAR_KFD] = { sizeof(struct gnv_kfd_map), kfd_map, kfd_unmap, kfd_fence_off },
 };
 
 static int try_way(const struct gnv_bar_gpu *gpu, enum gnv_bar_way way, bool shared, int dmabuf, size_t len, struct gnv_bar *bar)
@@ -146,7 +146,7 @@ static int try_way(const struct gnv_bar_gpu *gpu, enum gnv_bar_way way, bool sha
 	ret = ways[way].map(gpu, dmabuf, len, bar->priv, &va);
 	if (!ret) {
 		bar->way = way;
-		bar->blind = false;
+		bar->fenced_off = false;
 		bar->lane = (uintptr_t)va;
 	} else if (ret != -EBUSY) {
 		free(bar->priv);
@@ -196,10 +196,10 @@ int gnv_bar_map(const struct gnv_bar_gpu *gpu, const struct gnv_gpu_foreign *for
 			"%s: the GPU cannot reach the doorbells of the controller by any way. The log names the reasons", gpu->bdf);
 }
 
-int gnv_bar_blind(const struct gnv_bar_gpu *gpu, struct gnv_bar *bar, bool reset)
+int gnv_bar_fence_off(const struct gnv_bar_gpu *gpu, struct gnv_bar *bar, bool reset)
 {
-	bar->blind |= bar->way == (reset ? GNV_BAR_KFD : GNV_BAR_DRM);
-	return ways[bar->way].blind(gpu, bar->priv, reset);
+	bar->fenced_off |= bar->way == (reset ? GNV_BAR_KFD : GNV_BAR_DRM);
+	return ways[bar->way].fence_off(gpu, bar->priv, reset);
 }
 
 int gnv_bar_unmap(const struct gnv_bar_gpu *gpu, struct gnv_bar *bar)

@@ -36,7 +36,7 @@ struct gnv_bar_gpu {
 
 struct gnv_bar {
 	enum gnv_bar_way way;
-	bool blind; /* gnv_bar_blind() has put something else in its place, or has tried to */
+	bool fenced_off; /* gnv_bar_fence_off() has put something else in its place, or has tried to */
 	uint64_t lane;
 	void *priv; /* of the way */
 };
@@ -50,12 +50,12 @@ struct gnv_bar {
 int gnv_bar_map(const struct gnv_bar_gpu *gpu, const struct gnv_gpu_foreign *foreign, struct gnv_bar *bar);
 
 /*
- * gnv_bar_blind() - replace the mapping by memory of the host, when the device is given back while threads may still ring
+ * gnv_bar_fence_off() - replace the mapping by memory of the host, when the device is given back while threads may still ring
  * @reset: the device has been reset. Otherwise it is about to be. Called for both. Each way does its part at the time that suits
  * it.
  * Return: 0; negative, with a message: a thread that rings from now on faults, or the driver stops all queues of the process.
  */
-int gnv_bar_blind(const struct gnv_bar_gpu *gpu, struct gnv_bar *bar, bool reset);
+int gnv_bar_fence_off(const struct gnv_bar_gpu *gpu, struct gnv_bar *bar, bool reset);
 
 /*
  * gnv_bar_unmap() - unmap the doorbells: no kernel of the GPU rings any more

@@ -28,7 +28,7 @@ struct gnv_gpu_range {
 	uint64_t lane; /* address of the first byte for threads */
 	void *cookie;  /* the kind's own */
 	bool doubtful; /* of mmio_attach: a store may arrive late or never, so the first user tests it */
-	bool blind;    /* by mmio_blind: it leads nowhere, for good */
+	bool fenced_off; /* by mmio_fence_off: it leads nowhere, for good */
 	unsigned way;  /* of a doubtful one: which of the kind's ways it was made by */
 };
 
@@ -137,7 +137,7 @@ struct gnv_gpu_ops {
 	 * The device of a foreign range is given back while threads may use it: their stores have to go nowhere. Called before the
 	 * device is reset, and with @reset after it. Return: 0; negative, with a message: the next store of a thread may fault.
 	 */
-	int (*mmio_blind)(struct gpunvme_gpu *gpu, struct gnv_gpu_range *range, bool reset);
+	int (*mmio_fence_off)(struct gpunvme_gpu *gpu, struct gnv_gpu_range *range, bool reset);
 	/* A doubtful range has failed its user's test: from the next mmio_attach on it is made in another way, if there is one. */
 	void (*mmio_distrust)(struct gpunvme_gpu *gpu, const struct gnv_gpu_range *range);
 

@@ -131,7 +131,7 @@ static int cpu_detach(struct gpunvme_gpu *gpu, struct gnv_gpu_range *range)
 }
 
 /* The CPU's own mapping is replaced by its owner. */
-static int cpu_mmio_blind(struct gpunvme_gpu *gpu, struct gnv_gpu_range *range, bool reset)
+static int cpu_mmio_fence_off(struct gpunvme_gpu *gpu, struct gnv_gpu_range *range, bool reset)
 {
 	(void)gpu;
 	(void)range;
@@ -259,7 +259,7 @@ const struct gnv_gpu_ops gnv_gpu_cpu_ops = {
 	.host_detach = cpu_detach,
 	.mmio_attach = cpu_mmio_attach,
 	.mmio_detach = cpu_detach,
-	.mmio_blind = cpu_mmio_blind,
+	.mmio_fence_off = cpu_mmio_fence_off,
 	.mmio_distrust = cpu_mmio_distrust,
 	.local_alloc = cpu_local_alloc,
 	.local_free = cpu_local_free,

@@ -181,12 +181,12 @@ static int cuda_detach(struct gpunvme_gpu *gpu, struct gnv_gpu_range *range)
 	const int ret = range->cookie ? gnv_cuda_unregister(cuda_of(gpu), range->cookie) : 0;
 
 	if (ret == -EAGAIN)
-		gnv_cuda_abandon(range->cookie);
+		gnv_cuda_detach(range->cookie);
 	return ret;
 }
 
 /* The pages that the driver pinned of the CPU's mapping stay: nothing can be put in their place. */
-static int cuda_mmio_blind(struct gpunvme_gpu *gpu, struct gnv_gpu_range *range, bool reset)
+static int cuda_mmio_fence_off(struct gpunvme_gpu *gpu, struct gnv_gpu_range *range, bool reset)
 {
 	(void)gpu;
 	(void)range;
@@ -284,7 +284,7 @@ const struct gnv_gpu_ops gnv_gpu_cuda_ops = {
 	.host_detach = cuda_detach,
 	.mmio_attach = cuda_mmio_attach,
 	.mmio_detach = cuda_detach,
-	.mmio_blind = cuda_mmio_blind,
+	.mmio_fence_off = cuda_mmio_fence_off,
 	.mmio_distrust = cuda_mmio_distrust,
 	.local_alloc = cuda_local_alloc,
 	.local_free = cuda_local_free,

@@ -24,7 +24,7 @@ static inline struct gnv_hsa *gnv_hsa_of(const struct gpunvme_gpu *gpu)
 /* Of struct gnv_gpu_ops: doorbells of a controller. */
 int gnv_hsa_mmio_attach(struct gpunvme_gpu *gpu, const struct gnv_gpu_foreign *foreign, struct gnv_gpu_range *range);
 int gnv_hsa_mmio_detach(struct gpunvme_gpu *gpu, struct gnv_gpu_range *range);
-int gnv_hsa_mmio_blind(struct gpunvme_gpu *gpu, struct gnv_gpu_range *range, bool reset);
+int gnv_hsa_mmio_fence_off(struct gpunvme_gpu *gpu, struct gnv_gpu_range *range, bool reset);
 void gnv_hsa_mmio_distrust(struct gpunvme_gpu *gpu, const struct gnv_gpu_range *range);
 
 /* Of struct gnv_gpu_ops: streams of HIP. */

@@ -67,7 +67,7 @@ int gnv_hsa_mmio_detach(struct gpunvme_gpu *gpu, struct gnv_gpu_range *range)
 	return ret;
 }
 
-int gnv_hsa_mmio_blind(struct gpunvme_gpu *gpu, struct gnv_gpu_range *range, bool reset)
+int gnv_hsa_mmio_fence_off(struct gpunvme_gpu *gpu, struct gnv_gpu_range *range, bool reset)
 {
 	const struct gnv_bar_gpu where = bar_gpu(gpu);
 	struct gnv_bar *bar = range->cookie;
@@ -75,8 +75,8 @@ int gnv_hsa_mmio_blind(struct gpunvme_gpu *gpu, struct gnv_gpu_range *range, boo
 
 	if (!range->doubtful)
 		return 0; /* registers in memory of the host stay what they are, and the cookie is no BAR */
-	ret = gnv_bar_blind(&where, bar, reset);
-	range->blind = bar->blind;
+	ret = gnv_bar_fence_off(&where, bar, reset);
+	range->fenced_off = bar->fenced_off;
 	return ret;
 }
 

@@ -106,7 +106,7 @@ static void device_lost(void *ctx, enum gnv_port_loss loss, const char *why)
 	else
 		gnv_ctrl_take(&dev->nvme.ctrl, why);
 	gnv_queues_end(dev, GPUNVME_ENODEV);
-	gnv_nvme_blind(&dev->nvme, loss == GNV_PORT_RESET);
+	gnv_nvme_fence_off(&dev->nvme, loss == GNV_PORT_RESET);
 }
 
 static void rings_lost(void *ctx)
@@ -120,7 +120,7 @@ int gnv_dev_lend(struct gpunvme_dev *dev, struct gpunvme_mem *mem)
 }
 
 /* It may make DMA, once it is known to be disabled. */
-static int let_loose(struct gpunvme_dev *dev)
+static int enable_dma(struct gpunvme_dev *dev)
 {
 	struct gnv_port *port = dev->nvme.port;
 	int ret = gnv_ctrl_disable(&dev->nvme.ctrl);
@@ -147,7 +147,7 @@ static int prepare(struct gpunvme_dev *dev)
 	if (!ret)
 		ret = gnv_ctrl_init(&dev->nvme.ctrl, port->bar0);
 	if (!ret)
-		ret = let_loose(dev);
+		ret = enable_dma(dev);
 	if (!ret)
 		ret = gnv_mem_cache_create(port->bar0->page, &dev->dma.cache);
 	if (ret)

@@ -82,14 +82,14 @@ int gnv_arena_over(struct gpunvme_mem *mem, uint64_t iova, size_t page, const st
 	return 0;
 }
 
-int gnv_arena_blind(struct gnv_arena *arena, bool reset)
+int gnv_arena_fence_off(struct gnv_arena *arena, bool reset)
 {
 	struct gnv_arena_chunk *chunk;
 	int ret = 0, failed;
 
 	pthread_mutex_lock(&arena->lock);
 	for (chunk = arena->chunks; chunk; chunk = chunk->next) {
-		failed = gnv_mem_blind(chunk->mem, reset);
+		failed = gnv_mem_fence_off(chunk->mem, reset);
 		ret = ret ? ret : failed;
 	}
 	pthread_mutex_unlock(&arena->lock);
@@ -376,7 +376,7 @@ void gnv_arena_free(struct gnv_arena *arena, struct gnv_block *block)
 	if (!chunk)
 		return;
 	pthread_mutex_lock(&arena->lock);
-	/* By its address: it may have been blinded, and attached elsewhere since. */
+	/* By its address: it may have been fenced off, and attached elsewhere since. */
 	if (block->gpu && gnv_mem_hide_at(chunk->mem, block->gpu, block->lane - (block->iova - chunk->iova)))
 		leak(arena, chunk, gpunvme_errmsg());
 	if (chunk->pages) {

@@ -38,8 +38,8 @@ int gnv_arena_create(struct gnv_space *space, size_t page, struct gpunvme_gpu *s
  */
 int gnv_arena_over(struct gpunvme_mem *mem, uint64_t iova, size_t page, const struct gnv_log *log, struct gnv_arena **arena);
 
-/* gnv_mem_blind() of all its memory. Any thread. */
-int gnv_arena_blind(struct gnv_arena *arena, bool reset);
+/* gnv_mem_fence_off() of all its memory. Any thread. */
+int gnv_arena_fence_off(struct gnv_arena *arena, bool reset);
 
 /*
  * Unmap and free everything. The device makes no DMA any more. Memory that cannot be unmapped, or that a GPU keeps, is leaked, and

@@ -39,8 +39,8 @@ struct gnv_mem_ops {
 };
 
 /* A memory, or a part of it, as the threads of one GPU see it. */
-struct gnv_sight {
-	struct gnv_sight *next; /* of this memory */
+struct gnv_visibility {
+	struct gnv_visibility *next; /* of this memory */
 	struct gpunvme_gpu *gpu; /* a counted reference */
 	struct gnv_gpu_range range;
 	unsigned users;
@@ -83,7 +83,7 @@ struct gpunvme_mem {
 	struct gpunvme_dev *home; /* the drive in which it lies, and which has it at home_iova without a mapping, or NULL */
 	uint64_t home_iova;
 	struct gnv_cached *cached; /* that it belongs to, or NULL */
-	struct gnv_sight *sights; /* under the lock of the caller that shows it */
+	struct gnv_visibility *visible_to; /* under the lock of the caller that shows it */
 	pthread_mutex_t lock; /* protects maps, watches, orphan, leaked and gone */
 	struct gnv_mapping *maps;
 	struct gnv_mem_watch *watches;
@@ -178,16 +178,16 @@ void gnv_mem_fini(struct gpunvme_mem *mem);
 int gnv_mem_show(struct gpunvme_mem *mem, struct gpunvme_gpu *gpu, size_t offset, size_t len, uint64_t *lane);
 int gnv_mem_hide(struct gpunvme_mem *mem, struct gpunvme_gpu *gpu);
 
-/* The same for memory that may have been blinded: hide the part that was shown at @lane. */
+/* The same for memory that may have been fenced off: hide the part that was shown at @lane. */
 int gnv_mem_hide_at(struct gpunvme_mem *mem, const struct gpunvme_gpu *gpu, uint64_t lane);
 
 /*
- * gnv_mem_blind() - replace it for threads by memory without effect, as its device is given back while they may use it
+ * gnv_mem_fence_off() - replace it for threads by memory without effect, as its device is given back while they may use it
  * Later requests to see it, when the device is back, get it at another address. Called before the device is reset, and with @reset
  * after it. Serialised with those above.
  * Return: 0; negative, with a message: for one of the GPUs that was not possible.
  */
-int gnv_mem_blind(struct gpunvme_mem *mem, bool reset);
+int gnv_mem_fence_off(struct gpunvme_mem *mem, bool reset);
 
 /*
  * Make pages that a runtime made cached uncached again, for each GPU that sees them. Serialised with the functions above.
@@ -195,8 +195,8 @@ int gnv_mem_blind(struct gpunvme_mem *mem, bool reset);
  */
 int gnv_mem_renew(struct gpunvme_mem *mem);
 
-/* How that GPU sees it. NULL: it does not, or the memory is blind. Valid until it is hidden. */
-struct gnv_sight *gnv_mem_sight(struct gpunvme_mem *mem, const struct gpunvme_gpu *gpu);
+/* How that GPU sees it. NULL: it does not, or the memory is fenced off. Valid until it is hidden. */
+struct gnv_visibility *gnv_mem_visibility(struct gpunvme_mem *mem, const struct gpunvme_gpu *gpu);
 
 /* For the ops of kinds: ordinary memory of this process, and memory of another driver (by its CPU pointer or its DMA-BUF). */
 int gnv_mem_attach_host(struct gpunvme_mem *mem, struct gpunvme_gpu *gpu, size_t offset, size_t len, struct gnv_gpu_range *range);

@@ -9,62 +9,62 @@
 #include "mem/mem.h"
 #include "os/linux/dmabuf.h"
 
-/* Users that have a blind one keep it. New users do not get it. */
-static struct gnv_sight **find(struct gpunvme_mem *mem, const struct gpunvme_gpu *gpu)
+/* Users that have one that is fenced off keep it. New users do not get it. */
+static struct gnv_visibility **find(struct gpunvme_mem *mem, const struct gpunvme_gpu *gpu)
 {
-	struct gnv_sight **link;
+	struct gnv_visibility **link;
 
-	for (link = &mem->sights; *link && ((*link)->gpu != gpu || (*link)->range.blind); link = &(*link)->next)
+	for (link = &mem->visible_to; *link && ((*link)->gpu != gpu || (*link)->range.fenced_off); link = &(*link)->next)
 		;
 	return link;
 }
 
-struct gnv_sight *gnv_mem_sight(struct gpunvme_mem *mem, const struct gpunvme_gpu *gpu)
+struct gnv_visibility *gnv_mem_visibility(struct gpunvme_mem *mem, const struct gpunvme_gpu *gpu)
 {
 	return *find(mem, gpu);
 }
 
 int gnv_mem_show(struct gpunvme_mem *mem, struct gpunvme_gpu *gpu, size_t offset, size_t len, uint64_t *lane)
 {
-	struct gnv_sight **link = find(mem, gpu), *sight = *link;
+	struct gnv_visibility **link = find(mem, gpu), *visible = *link;
 	int ret;
 
-	if (!sight) {
-		sight = calloc(1, sizeof(*sight));
-		if (!sight)
+	if (!visible) {
+		visible = calloc(1, sizeof(*visible));
+		if (!visible)
 			return gnv_fail(-ENOMEM, "out of memory");
-		ret = mem->ops->attach(mem, gpu, offset, len, &sight->range);
+		ret = mem->ops->attach(mem, gpu, offset, len, &visible->range);
 		if (ret) {
-			free(sight);
+			free(visible);
 			return ret;
 		}
-		sight->gpu = gnv_gpu_get(gpu);
-		*link = sight;
+		visible->gpu = gnv_gpu_get(gpu);
+		*link = visible;
 	}
-	sight->users++;
-	*lane = sight->range.lane;
+	visible->users++;
+	*lane = visible->range.lane;
 	return 0;
 }
 
-static int detach(struct gpunvme_mem *mem, struct gnv_sight **link)
+static int detach(struct gpunvme_mem *mem, struct gnv_visibility **link)
 {
-	struct gnv_sight *sight = *link;
-	int ret = mem->ops->detach(mem, sight->gpu, &sight->range);
+	struct gnv_visibility *visible = *link;
+	int ret = mem->ops->detach(mem, visible->gpu, &visible->range);
 
-	*link = sight->next;
+	*link = visible->next;
 	if (!ret)
-		gnv_gpu_put(sight->gpu); /* else the GPU stays as well */
-	free(sight);
+		gnv_gpu_put(visible->gpu); /* else the GPU stays as well */
+	free(visible);
 	return ret;
 }
 
-static int leave(struct gpunvme_mem *mem, struct gnv_sight *sight)
+static int leave(struct gpunvme_mem *mem, struct gnv_visibility *visible)
 {
-	struct gnv_sight **link;
+	struct gnv_visibility **link;
 
-	if (--sight->users)
+	if (--visible->users)
 		return 0;
-	for (link = &mem->sights; *link != sight; link = &(*link)->next)
+	for (link = &mem->visible_to; *link != visible; link = &(*link)->next)
 		;
 	return detach(mem, link);
 }
@@ -76,20 +76,20 @@ int gnv_mem_hide(struct gpunvme_mem *mem, struct gpunvme_gpu *gpu)
 
 int gnv_mem_hide_at(struct gpunvme_mem *mem, const struct gpunvme_gpu *gpu, uint64_t lane)
 {
-	struct gnv_sight *sight;
+	struct gnv_visibility *visible;
 
-	for (sight = mem->sights; sight->gpu != gpu || sight->range.lane != lane; sight = sight->next)
+	for (visible = mem->visible_to; visible->gpu != gpu || visible->range.lane != lane; visible = visible->next)
 		;
-	return leave(mem, sight);
+	return leave(mem, visible);
 }
 
-int gnv_mem_blind(struct gpunvme_mem *mem, bool reset)
+int gnv_mem_fence_off(struct gpunvme_mem *mem, bool reset)
 {
-	struct gnv_sight *sight;
+	struct gnv_visibility *visible;
 	int ret = 0, failed;
 
-	for (sight = mem->sights; sight; sight = sight->next) {
-		failed = sight->gpu->ops->mmio_blind(sight->gpu, &sight->range, reset);
+	for (visible = mem->visible_to; visible; visible = visible->next) {
+		failed = visible->gpu->ops->mmio_fence_off(visible->gpu, &visible->range, reset);
 		ret = ret ? ret : failed;
 	}
 	return ret;
@@ -97,12 +97,12 @@ int gnv_mem_blind(struct gpunvme_mem *mem, bool reset)
 
 int gnv_mem_renew(struct gpunvme_mem *mem)
 {
-	const struct gnv_sight *sight;
+	const struct gnv_visibility *visible;
 	int ret = 0;
 
-	for (sight = mem->ops->attach == gnv_mem_attach_host ? mem->sights : NULL; sight && !ret; sight = sight->next)
-		if (sight->gpu->ops->host_renew)
-			ret = sight->gpu->ops->host_renew(sight->gpu, &sight->range);
+	for (visible = mem->ops->attach == gnv_mem_attach_host ? mem->visible_to : NULL; visible && !ret; visible = visible->next)
+		if (visible->gpu->ops->host_renew)
+			ret = visible->gpu->ops->host_renew(visible->gpu, &visible->range);
 	return ret;
 }
 

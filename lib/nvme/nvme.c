@@ -32,14 +32,14 @@ void gnv_nvme_fini(struct gnv_nvme *nvme)
 	gnv_settings_drop(nvme);
 }
 
-void gnv_nvme_blind(struct gnv_nvme *nvme, bool reset)
+void gnv_nvme_fence_off(struct gnv_nvme *nvme, bool reset)
 {
 	int ret;
 
 	pthread_mutex_lock(&nvme->bar0_lock);
-	ret = gnv_mem_blind(nvme->port->bar0, reset);
+	ret = gnv_mem_fence_off(nvme->port->bar0, reset);
 	if (nvme->cmb.arena) {
-		int failed = gnv_arena_blind(nvme->cmb.arena, reset);
+		int failed = gnv_arena_fence_off(nvme->cmb.arena, reset);
 
 		if (!ret)
 			ret = failed;
@@ -61,9 +61,9 @@ bool gnv_nvme_stop_dma(struct gnv_nvme *nvme)
 	if (!gnv_ctrl_disable(&nvme->ctrl))
 		return true;
 	gnv_log(&nvme->log, GPUNVME_LOG_WARN, "%s. Halting it by %s", gpunvme_errmsg(), gnv_port_force(nvme->port));
-	gnv_nvme_blind(nvme, false);
+	gnv_nvme_fence_off(nvme, false);
 	nvme->ctrl.enabled = nvme->port->ops->halt(nvme->port);
-	gnv_nvme_blind(nvme, true);
+	gnv_nvme_fence_off(nvme, true);
 	return !nvme->ctrl.enabled;
 }
 

@@ -29,7 +29,7 @@ struct gnv_nvme {
 	struct gpunvme_dev_info info; /* constant once open */
 	struct gnv_drive drive;	      /* what is known of its model. Constant once open */
 	char nqn[224];		      /* of its subsystem, as it says */
-	pthread_mutex_t bar0_lock;    /* serialises showing BAR0 to GPUs. The port's threads take it only to blind */
+	pthread_mutex_t bar0_lock;    /* serialises showing BAR0 to GPUs. The port's threads take it only to fence it off */
 	struct {
 		uint16_t awun_0b, awupf_0b; /* blocks that it writes whole */
 		uint32_t deallocate;	    /* blocks of one range of Dataset Management. 0: the controller has no such command */
@@ -85,7 +85,7 @@ int gnv_nvme_bring_up(struct gnv_nvme *nvme, const struct gpunvme_dev_opts *opts
  * GPUs that ring BAR0 may go on although the controller is reset: their stores have no effect. Called before the reset, and after
  * it (@reset). Any thread. If a GPU cannot, the log says so.
  */
-void gnv_nvme_blind(struct gnv_nvme *nvme, bool reset);
+void gnv_nvme_fence_off(struct gnv_nvme *nvme, bool reset);
 
 /* Return: true when the controller makes no DMA any more. */
 bool gnv_nvme_stop_dma(struct gnv_nvme *nvme);

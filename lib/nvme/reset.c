@@ -20,11 +20,11 @@ static int by_function(struct gnv_nvme *nvme)
 {
 	int ret;
 
-	gnv_nvme_blind(nvme, false);
+	gnv_nvme_fence_off(nvme, false);
 	ret = nvme->port->ops->reset(nvme->port);
 	if (ret)
 		return ret;
-	gnv_nvme_blind(nvme, true); /* and so BAR0 stays to GPUs that map it past the kernel: their queues ring no more */
+	gnv_nvme_fence_off(nvme, true); /* and so BAR0 stays to GPUs that map it past the kernel: their queues ring no more */
 	nvme->ctrl.enabled = false;
 	return gnv_admin_restart(&nvme->admin);
 }

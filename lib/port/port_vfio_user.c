@@ -91,7 +91,7 @@ static int user_halt(struct gnv_port *port)
 	struct port_user *pu = user_of(port);
 
 	__atomic_store_n(&pu->quiet, 1, __ATOMIC_RELEASE);
-	gnv_user_give_up(&pu->ud.link);
+	gnv_user_fail(&pu->ud.link);
 	if (gnv_user_is_gone(&pu->ud.link, pu->ud.link.ms))
 		return 0;
 	return gnv_fail(-ETIMEDOUT, "%s: the server does not hang up. End it", pu->ud.link.path);
@@ -180,7 +180,7 @@ static void lose(struct port_user *pu)
 	if (lost)
 		lost(ctx, GNV_PORT_LOST, why_of(pu));
 	if (gnv_sys_replace_ones(pu->ud.bar0.cpu, pu->ud.bar0.len))
-		gnv_user_give_up(&pu->ud.link); /* its registers no longer change, so send no more messages */
+		gnv_user_fail(&pu->ud.link); /* its registers no longer change, so send no more messages */
 	else if (lost)
 		lost(ctx, GNV_PORT_RESET, why_of(pu));
 	gnv_log(&pu->port.log, GPUNVME_LOG_ERROR, "%s: %s. The controller is gone", pu->ud.link.path, why_of(pu));

@@ -56,7 +56,7 @@ static int access_word(struct gnv_user_link *link, uint16_t command, struct word
 	if (ret)
 		return ret;
 	if (memcmp(&got.at, &word->at, sizeof(got.at))) {
-		gnv_user_give_up(link);
+		gnv_user_fail(link);
 		return gnv_fail(-EPROTO, "%s: the server replied for %u bytes at 0x%llx of region %u instead of %u at 0x%llx of region %u",
 				link->path, got.at.count, (unsigned long long)got.at.offset, got.at.region, word->at.count,
 				(unsigned long long)word->at.offset, word->at.region);
@@ -131,7 +131,7 @@ int gnv_user_command(struct gnv_user_device *ud, bool master)
 
 static int broken(struct gnv_user_link *link, int ret)
 {
-	gnv_user_give_up(link);
+	gnv_user_fail(link);
 	return ret;
 }
 

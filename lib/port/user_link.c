@@ -38,7 +38,7 @@ void gnv_user_disconnect(struct gnv_user_link *link)
 	pthread_mutex_destroy(&link->lock);
 }
 
-void gnv_user_give_up(struct gnv_user_link *link)
+void gnv_user_fail(struct gnv_user_link *link)
 {
 	if (__atomic_exchange_n(&link->dead, 1, __ATOMIC_ACQ_REL))
 		return;
@@ -184,7 +184,7 @@ static int ask(struct gnv_user_link *link, const struct gnv_user_question *q, st
 	if (!ret)
 		ret = take_answer(link, &asked, a, fds, until, &lost);
 	if (ret && lost)
-		gnv_user_give_up(link);
+		gnv_user_fail(link);
 	return ret;
 }
 
@@ -200,6 +200,6 @@ int gnv_user_ask(struct gnv_user_link *link, const struct gnv_user_question *que
 	if (!ret && answer->fds)
 		*answer->fds = fds;
 	else if (!gnv_socket_drop(&fds))
-		gnv_user_give_up(link); /* a descriptor that it sent cannot be closed */
+		gnv_user_fail(link); /* a descriptor that it sent cannot be closed */
 	return ret;
 }

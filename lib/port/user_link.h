@@ -57,7 +57,7 @@ void gnv_user_disconnect(struct gnv_user_link *link);
 int gnv_user_ask(struct gnv_user_link *link, const struct gnv_user_question *question, struct gnv_user_answer *answer);
 
 /* Nothing is said any more. */
-void gnv_user_give_up(struct gnv_user_link *link);
+void gnv_user_fail(struct gnv_user_link *link);
 bool gnv_user_is_dead(const struct gnv_user_link *link);
 
 /* Has the server hung up, or does it within @ms? Then it reaches nothing of this process's any more. */

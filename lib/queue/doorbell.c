@@ -91,16 +91,16 @@ void gnv_doorbells_close(struct gnv_qp *qp)
 bool gnv_doorbells_doubtful(struct gnv_qp *qp, unsigned *way)
 {
 	struct gpunvme_dev *dev = qp->dev;
-	const struct gnv_sight *sight;
+	const struct gnv_visibility *visible;
 	bool doubtful;
 
 	if (qp->bells.cpu)
 		return false;
 	pthread_mutex_lock(&dev->nvme.bar0_lock);
-	sight = gnv_mem_sight(dev->nvme.port->bar0, qp->gpu);
-	doubtful = sight && sight->range.doubtful && !sight->proven; /* none: the device was lost just now */
+	visible = gnv_mem_visibility(dev->nvme.port->bar0, qp->gpu);
+	doubtful = visible && visible->range.doubtful && !visible->proven; /* none: the device was lost just now */
 	if (doubtful)
-		*way = sight->range.way;
+		*way = visible->range.way;
 	pthread_mutex_unlock(&dev->nvme.bar0_lock);
 	return doubtful;
 }
@@ -108,14 +108,14 @@ bool gnv_doorbells_doubtful(struct gnv_qp *qp, unsigned *way)
 void gnv_doorbells_judge(struct gnv_qp *qp, bool works)
 {
 	struct gpunvme_dev *dev = qp->dev;
-	struct gnv_sight *sight;
+	struct gnv_visibility *visible;
 
 	pthread_mutex_lock(&dev->nvme.bar0_lock);
-	sight = gnv_mem_sight(dev->nvme.port->bar0, qp->gpu);
-	if (sight)
-		sight->proven = works;
-	if (sight && !works)
-		qp->gpu->ops->mmio_distrust(qp->gpu, &sight->range);
+	visible = gnv_mem_visibility(dev->nvme.port->bar0, qp->gpu);
+	if (visible)
+		visible->proven = works;
+	if (visible && !works)
+		qp->gpu->ops->mmio_distrust(qp->gpu, &visible->range);
 	pthread_mutex_unlock(&dev->nvme.bar0_lock);
 	if (!works)
 		gnv_doorbells_close(qp);

@@ -156,7 +156,7 @@ bool gnv_internal_yield(struct gpunvme_dev *dev, const struct gnv_qp *but)
 	if (qp && qp != but) {
 		in->qp = NULL;
 		gnv_qp_drop_old(dev, qp);
-		gone = !gnv_qp_abandon(qp);
+		gone = !gnv_qp_undo(qp);
 	}
 	pthread_mutex_unlock(&in->lock);
 	return gone;

@@ -82,7 +82,7 @@ static void drop_memory(struct gpunvme_landing *l)
 	l->mem = NULL;
 }
 
-/* The parts of it. Those of a failure are freed by give_up(). */
+/* The parts of it. Those of a failure are freed by fail_create(). */
 static int make_parts(struct gpunvme_landing *l, struct gpunvme_queue *queue)
 {
 	int ret = make_memory(l, queue, 0);
@@ -107,7 +107,7 @@ static int free_parts(struct gpunvme_landing *l)
 	return 0;
 }
 
-static int give_up(struct gpunvme_landing *l, int ret)
+static int fail_create(struct gpunvme_landing *l, int ret)
 {
 	const struct gnv_message kept = gnv_message();
 
@@ -148,7 +148,7 @@ GPUNVME_API int gpunvme_landing_create(struct gpunvme_queue *queue, const struct
 	fill(l, queue, &known);
 	ret = make_parts(l, queue);
 	if (ret)
-		return give_up(l, ret);
+		return fail_create(l, ret);
 	*landing = l;
 	return 0;
 }

@@ -65,7 +65,7 @@ static int take_qid(struct gnv_qp *qp)
 		if (!qp->from)
 			return gnv_fail(-ENOSPC, "all %u I/O queue pairs of the controller are in use. Destroy one",
 					dev->nvme.info.queues);
-		ret = gnv_qp_hush(qp->from);
+		ret = gnv_qp_quiesce(qp->from);
 		if (ret)
 			return ret;
 		inherit = true;
@@ -217,7 +217,7 @@ void gnv_qp_release(struct gnv_qp *qp)
 	free(qp);
 }
 
-int gnv_qp_abandon(struct gnv_qp *qp)
+int gnv_qp_undo(struct gnv_qp *qp)
 {
 	gnv_doorbells_close(qp);
 	if (!gnv_qp_delete(qp)) {
@@ -256,7 +256,7 @@ static int destroy(struct gnv_qp *qp, bool kept)
 	qp->kept = kept;
 	if (!kept)
 		qp->owner = NULL;
-	ret = gnv_qp_abandon(qp);
+	ret = gnv_qp_undo(qp);
 	if (!ret && !dev->closing) /* which goes through the list itself */
 		gnv_qp_sweep(dev);
 	pthread_mutex_unlock(&dev->queues_lock);

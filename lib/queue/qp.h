@@ -23,7 +23,7 @@ struct gnv_qp {
 	bool qid_passed_on;       /* another queue has it, or none may: it stays taken when this queue ends */
 	bool unfenced;            /* a view for writing was given out without GPUNVME_VIEW_FENCED */
 	bool lanes_gone;          /* its user said so */
-	bool gate_held;           /* by gnv_qp_hush() */
+	bool gate_held;		  /* by gnv_qp_quiesce() */
 	struct gnv_qp *from;  /* while this one is made: the queue it replaces */
 	uint32_t tag;
 	uint32_t depth;
@@ -87,7 +87,7 @@ uint32_t gnv_qp_poisoned(const struct gnv_qp *qp);
  * Of a queue that is over: from now on no thread rings its doorbells, however late it comes. Return: 0; -ENOSPC that cannot be
  * ensured while kernels run. gnv_fail() has the error message.
  */
-int gnv_qp_hush(struct gnv_qp *qp);
+int gnv_qp_quiesce(struct gnv_qp *qp);
 
 /* Make and drop the state of the queue in the threads' memory. Return: 0, -ENOMEM, -EIO. */
 int gnv_qp_state_open(struct gnv_qp *qp);
@@ -105,12 +105,12 @@ uint64_t gnv_qp_oldest(const struct gnv_qp *qp);
 /* The state words, without the arrays. Zeroed if they cannot be read. */
 void gnv_qp_state_read(const struct gnv_qp *qp, struct gpunvme_dq_state *state);
 
-/* Everything but the self-test, of a queue whose dev, gpu and local are set. After a failure call gnv_qp_abandon(). */
+/* Everything but the self-test, of a queue whose dev, gpu and local are set. After a failure call gnv_qp_undo(). */
 int gnv_qp_bring_up(struct gnv_qp *qp, const struct gpunvme_queue_opts *opts);
 
 /* Its placement, as in gpunvme_queue_info. */
 void gnv_qp_placement(const struct gnv_qp *qp, char *placement, size_t size);
-/* Memory, an identifier, and existence on the controller. After a failure gnv_qp_abandon() undoes it. */
+/* Memory, an identifier, and existence on the controller. After a failure gnv_qp_undo() undoes it. */
 int gnv_qp_place(struct gnv_qp *qp);
 
 /* Delete its queues on the controller, in reverse order. Return: 0 when the controller has let go of the rings. */
@@ -120,7 +120,7 @@ int gnv_qp_delete(struct gnv_qp *qp);
 uint32_t gnv_qp_tag(const struct gnv_qp *qp);
 
 /* Delete and release it. Return: 0; -EBUSY the controller does not let go of it: it is a zombie now. May be tried again. */
-int gnv_qp_abandon(struct gnv_qp *qp);
+int gnv_qp_undo(struct gnv_qp *qp);
 
 /*
  * gnv_qp_create() - as gpunvme_queue_create(), of which it takes all options but the number of queues and the stripe

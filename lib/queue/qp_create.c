@@ -57,7 +57,7 @@ static int attempt(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, const struc
 		ret = gnv_selftest_run(&test, qp);
 	if (ret) {
 		cause = gnv_message();
-		gnv_qp_abandon(qp);
+		gnv_qp_undo(qp);
 		gnv_fail_again(ret, &cause);
 	} else {
 		*out = qp;

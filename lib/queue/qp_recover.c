@@ -115,7 +115,7 @@ int gnv_qp_renew(struct gnv_qp *qp)
 		ret = gnv_doorbells_open(fresh);
 	if (ret) {
 		cause = gnv_message();
-		gnv_qp_abandon(fresh);
+		gnv_qp_undo(fresh);
 		return gnv_fail(ret, "queue %u was deleted, and cannot be created anew: %s", qp->qid, cause.text);
 	}
 	fresh->from = NULL;

@@ -76,7 +76,7 @@ static bool lock_out(struct gpunvme_dq_state *state, bool (*lock)(struct gpunvme
 	return false;
 }
 
-int gnv_qp_hush(struct gnv_qp *qp)
+int gnv_qp_quiesce(struct gnv_qp *qp)
 {
 	struct gpunvme_dq_state *state = (struct gpunvme_dq_state *)(uintptr_t)qp->state.lane;
 

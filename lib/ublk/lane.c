@@ -340,7 +340,7 @@ static int turn_or_wait(struct gnv_ublk_lane *l)
  * ring cancels what waits there (ublk_uring_cmd_cancel_fn()). So the other threads end, too, and the next server finds all
  * requests.
  */
-static void give_up(struct gnv_ublk_lane *l, int why)
+static void fail_lane(struct gnv_ublk_lane *l, int why)
 {
 	struct gpunvme_ublk *u = l->ublk;
 	int32_t none = 0;
@@ -362,7 +362,7 @@ void *gnv_ublk_lane_run(void *arg)
 		while (!ret && (l->sent || l->ready || (l->awaited && !leaving(l))))
 			ret = turn_or_wait(l);
 		if (ret)
-			give_up(l, ret);
+			fail_lane(l, ret);
 	}
 	gnv_uring_close(l->ring);
 	return NULL;

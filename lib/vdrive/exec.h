@@ -44,7 +44,7 @@ struct gnv_vd_exec_ops {
 	/* Return: 0; -EBUSY it stays accessible; -EAGAIN, with an error message, it does until a kernel of the program has ended. */
 	int (*hide)(struct gnv_vd_exec *exec, void *cookie);
 	/* After -EAGAIN, where hide() is not called again. NULL: there is no -EAGAIN. */
-	void (*abandon)(void *cookie);
+	void (*detach)(void *cookie);
 
 	/*
 	 * Make memory of a device accessible, for as long as it exists. Return: 0; -EOPNOTSUPP, -EXDEV the processor does not

@@ -153,9 +153,9 @@ static int cuda_hide(struct gnv_vd_exec *exec, void *cookie)
 	return cookie ? gnv_cuda_unregister(cuda_of(exec)->cuda, cookie) : 0; /* also -EAGAIN */
 }
 
-static void cuda_abandon(void *cookie)
+static void cuda_detach(void *cookie)
 {
-	gnv_cuda_abandon(cookie);
+	gnv_cuda_detach(cookie);
 }
 
 static int cuda_reach(struct gnv_vd_exec *exec, const struct gpunvme_mem *mem, uint64_t *at)
@@ -254,7 +254,7 @@ const struct gnv_vd_exec_ops gnv_vd_exec_cuda = {
 	.poke = cuda_poke,
 	.show = cuda_show,
 	.hide = cuda_hide,
-	.abandon = cuda_abandon,
+	.detach = cuda_detach,
 	.reach = cuda_reach,
 	.start = cuda_start,
 	.is_queued = cuda_is_queued,

@@ -234,6 +234,6 @@ int gnv_vdrive_unmap(struct gnv_soft *soft, const struct gnv_soft_map *map)
 	ret = d->exec->ops->hide(d->exec, region->cookie);
 	region->shown = ret == -EAGAIN && is_ready(d);
 	if (ret == -EAGAIN && !region->shown)
-		d->exec->ops->abandon(region->cookie);
+		d->exec->ops->detach(region->cookie);
 	return region->shown ? -EAGAIN : ret ? -EOWNERDEAD : 0;
 }

@@ -59,7 +59,7 @@ static void test_bells(void **state)
 	dev->nvme.port->bar0->ops = &doubtful;
 	dev->ringtest.late_ns = dev->ringtest.lost_ns = 10000 * GNV_NS_PER_MS; /* threads play the lanes */
 	assert_int_equal(gpunvme_queue_create(dev, gpu, &opts, &qp), 0);
-	assert_true(gnv_mem_sight(dev->nvme.port->bar0, gpu)->proven);
+	assert_true(gnv_mem_visibility(dev->nvme.port->bar0, gpu)->proven);
 	if (strstr(said, "doorbell"))
 		fail_msg("%s", said);
 	gpunvme_queue_destroy(qp);

@@ -134,8 +134,8 @@ static void test_given_back(void **state)
 	(void)state;
 	assert_int_equal(gpunvme_dev_open(uri, NULL, &dev), 0);
 	assert_int_equal(gpunvme_queue_create(dev, gpu, NULL, &qp), 0);
-	assert_int_equal(gnv_mem_blind(dev->nvme.port->bar0, false), 0);
-	assert_int_equal(gnv_mem_blind(dev->nvme.port->bar0, true), 0);
+	assert_int_equal(gnv_mem_fence_off(dev->nvme.port->bar0, false), 0);
+	assert_int_equal(gnv_mem_fence_off(dev->nvme.port->bar0, true), 0);
 	assert_int_equal(gpunvme_dev_reset(dev), 0);
 	assert_int_equal(gpunvme_queue_destroy(qp), 0);
 	assert_int_equal(gpunvme_dev_close(dev), 0);

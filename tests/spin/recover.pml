@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Recovery of a queue (lib/queue/qp_recover.c, gnv_qp_hush(), find_qid()), for a model checker: lanes with views of the old queue
+ * Recovery of a queue (lib/queue/qp_recover.c, gnv_qp_quiesce(), find_qid()), for a model checker: lanes with views of the old queue
  * and of the new one; a host that has the controller let go of the old one, by its deletion or, where that is not answered, by a
  * reset, tells its lanes, and goes on with a new one under another identifier, or under the same; a controller that completes when
  * it likes, also while it is asked to delete, and that may keep commands of a queue that is recovered without limit.

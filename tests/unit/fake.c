@@ -126,7 +126,7 @@ static int port_allow_dma(struct gnv_port *port)
 {
 	struct fake *fake = gnv_container_of(port, struct fake, port);
 
-	fake->let_loose += !(gnv_mmio_read32(fake->bar + GPUNVME_REG_CC) & GPUNVME_CC_EN);
+	fake->enable_dma += !(gnv_mmio_read32(fake->bar + GPUNVME_REG_CC) & GPUNVME_CC_EN);
 	return 0;
 }
 

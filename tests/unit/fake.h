@@ -93,7 +93,7 @@ struct fake {
 	unsigned closed;
 	unsigned halted;
 	struct gnv_port_cmb cmb; /* memory in the controller that was asked for */
-	unsigned let_loose; /* allowed to make DMA, while disabled */
+	unsigned enable_dma;	 /* allowed to make DMA, while disabled */
 	unsigned resets; /* of the function */
 	unsigned shutdowns; /* normal ones that were asked for (atomic) */
 	gnv_port_lost_fn *lost; /* as the device watches the port */

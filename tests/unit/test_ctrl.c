@@ -35,7 +35,7 @@ static void test_open(void **state)
 	assert_int_equal(info.max_transfer, 4096 << 5);
 	assert_int_equal(info.page_size, 4096);
 	assert_int_equal(info.vs, 0x10400);
-	assert_int_equal(fake->let_loose, 1);
+	assert_int_equal(fake->enable_dma, 1);
 	assert_int_equal(info.size, sizeof(info));
 	info.size = 439; /* what the first release had, less one */
 	assert_int_equal(gpunvme_dev_get_info(dev, &info), -EINVAL);

@@ -294,7 +294,7 @@ static void test_partition(void **state)
  * The device of an import is going: its address leads to memory of the host, since the kernel drops the entries of an import whose
  * exporter moves it (Linux amdgpu_dma_buf.c, amdgpu_dma_buf_move_notify).
  */
-static void test_blind(void **state)
+static void test_fence_off(void **state)
 {
 	struct gnv_drm_bo bo;
 	unsigned commands;
@@ -305,12 +305,12 @@ static void test_blind(void **state)
 	va = bo.va;
 	fake->refuse = "replace";
 	fake->fails_with = -ENOMEM;
-	assert_int_equal(gnv_drm_blind(drm, &bo), -EIO);
-	assert_null(bo.blind);
+	assert_int_equal(gnv_drm_fence_off(drm, &bo), -EIO);
+	assert_null(bo.instead);
 	fake->refuse = NULL;
 	commands = fake->commands;
-	assert_int_equal(gnv_drm_blind(drm, &bo), 0);
-	assert_int_equal(gnv_drm_blind(drm, &bo), 0); /* once */
+	assert_int_equal(gnv_drm_fence_off(drm, &bo), 0);
+	assert_int_equal(gnv_drm_fence_off(drm, &bo), 0); /* once */
 	assert_int_equal(fake->replaced, 1);
 	assert_int_equal(fake->commands, commands + 1); /* else nothing may lie there yet */
 	assert_ptr_equal(bo.va, va);
@@ -381,7 +381,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_no_rings, begin, end),
 		cmocka_unit_test_setup_teardown(test_kept, begin, end),
 		cmocka_unit_test_setup_teardown(test_open, begin, end),
-		cmocka_unit_test_setup_teardown(test_blind, begin, end),
+		cmocka_unit_test_setup_teardown(test_fence_off, begin, end),
 		cmocka_unit_test_setup_teardown(test_runtimes_copy, begin, end),
 		cmocka_unit_test_setup_teardown(test_partition, begin, end),
 		cmocka_unit_test_setup_teardown(test_number_given_back, begin, end),

@@ -272,7 +272,7 @@ static void test_kept(void **state)
  * its entries (Linux amdgpu_dma_buf.c, amdgpu_dma_buf_move_notify); KFD's after it, while the queues of the process stand still, as
  * they would without limit (amdgpu_amdkfd_gpuvm.c, amdgpu_amdkfd_gpuvm_restore_process_bos).
  */
-static void test_blind(void **state)
+static void test_fence_off(void **state)
 {
 	struct gnv_bar bar;
 
@@ -281,19 +281,19 @@ static void test_blind(void **state)
 	assert_int_equal(gnv_bar_map(&gpu, &foreign, &bar), 0);
 	assert_int_equal(bar.way, GNV_BAR_INTEROP);
 	gpu.distrust = 0;
-	assert_int_equal(gnv_bar_blind(&gpu, &bar, false), 0);
-	assert_int_equal(gnv_bar_blind(&gpu, &bar, true), -EOPNOTSUPP);
-	assert_false(bar.blind);
+	assert_int_equal(gnv_bar_fence_off(&gpu, &bar, false), 0);
+	assert_int_equal(gnv_bar_fence_off(&gpu, &bar, true), -EOPNOTSUPP);
+	assert_false(bar.fenced_off);
 	assert_int_equal(gnv_bar_unmap(&gpu, &bar), 0);
 
 	world.interop = -EINVAL;
 	assert_int_equal(gnv_bar_map(&gpu, &foreign, &bar), 0);
 	assert_int_equal(bar.way, GNV_BAR_DRM);
-	assert_false(bar.blind);
-	assert_int_equal(gnv_bar_blind(&gpu, &bar, false), 0);
-	assert_true(bar.blind);
+	assert_false(bar.fenced_off);
+	assert_int_equal(gnv_bar_fence_off(&gpu, &bar, false), 0);
+	assert_true(bar.fenced_off);
 	assert_int_equal(fake->replaced, 1);
-	assert_int_equal(gnv_bar_blind(&gpu, &bar, true), 0);
+	assert_int_equal(gnv_bar_fence_off(&gpu, &bar, true), 0);
 	assert_int_equal(fake->replaced, 1);
 	assert_int_equal(gnv_bar_unmap(&gpu, &bar), 0);
 
@@ -304,11 +304,11 @@ static void test_blind(void **state)
 		world.va = bar.lane - PAGE;
 		world.alloc = turn ? ENOMEM : 0;
 		memset(calls.order, 0, sizeof(calls.order));
-		assert_int_equal(gnv_bar_blind(&gpu, &bar, false), 0);
+		assert_int_equal(gnv_bar_fence_off(&gpu, &bar, false), 0);
 		assert_string_equal(calls.order, "");
-		assert_false(bar.blind);
-		assert_int_equal(gnv_bar_blind(&gpu, &bar, true), turn ? -ENOMEM : 0);
-		assert_true(bar.blind);
+		assert_false(bar.fenced_off);
+		assert_int_equal(gnv_bar_fence_off(&gpu, &bar, true), turn ? -ENOMEM : 0);
+		assert_true(bar.fenced_off);
 		assert_string_equal(calls.order, turn ? "UFA" : "UFAM");
 		assert_int_equal(gnv_bar_unmap(&gpu, &bar), 0); /* nothing twice */
 		assert_memory_equal(calls.order, turn ? "UFAmc" : "UFAMUF", 5);
@@ -347,7 +347,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_shared, begin, end),
 		cmocka_unit_test_setup_teardown(test_refusals, begin, end),
 		cmocka_unit_test_setup_teardown(test_kept, begin, end),
-		cmocka_unit_test_setup_teardown(test_blind, begin, end), cmocka_unit_test_setup_teardown(test_two_gpus, begin, end),
+		cmocka_unit_test_setup_teardown(test_fence_off, begin, end),
+		cmocka_unit_test_setup_teardown(test_two_gpus, begin, end),
 	};
 
 	return cmocka_run_group_tests(tests, make_world, tree_remove);

@@ -327,18 +327,18 @@ static int play_detach(struct gpunvme_gpu *gpu, struct gnv_gpu_range *range)
 	return 0;
 }
 
-static int play_blind(struct gpunvme_gpu *gpu, struct gnv_gpu_range *range, bool reset)
+static int play_fence_off(struct gpunvme_gpu *gpu, struct gnv_gpu_range *range, bool reset)
 {
 	(void)gpu;
-	range->blind |= !reset;
+	range->fenced_off |= !reset;
 	return 0;
 }
 
 /* A holder keeps memory without effect; a request after the reset gets the new mapping; each hides its own. */
-static void test_blind(void **state)
+static void test_fence_off(void **state)
 {
 	static const struct gnv_gpu_ops gpu_ops = {
-		.name = "played", .mmio_attach = play_attach, .mmio_detach = play_detach, .mmio_blind = play_blind
+		.name = "played", .mmio_attach = play_attach, .mmio_detach = play_detach, .mmio_fence_off = play_fence_off
 	};
 	static const struct gnv_mem_ops mem_ops = { "bar", NULL, gnv_mem_attach_foreign, gnv_mem_detach_foreign };
 	struct gpunvme_gpu gpu = { .ops = &gpu_ops, .refs = 1 };
@@ -350,19 +350,19 @@ static void test_blind(void **state)
 	assert_int_equal(gnv_mem_show(&mem, &gpu, 0, 4096, &old), 0);
 	assert_int_equal(gnv_mem_show(&mem, &gpu, 0, 4096, &same), 0);
 	assert_int_equal(same, old);
-	assert_int_equal(gnv_mem_blind(&mem, false), 0);
-	assert_int_equal(gnv_mem_blind(&mem, true), 0);
-	assert_null(gnv_mem_sight(&mem, &gpu));
+	assert_int_equal(gnv_mem_fence_off(&mem, false), 0);
+	assert_int_equal(gnv_mem_fence_off(&mem, true), 0);
+	assert_null(gnv_mem_visibility(&mem, &gpu));
 	assert_int_equal(gnv_mem_show(&mem, &gpu, 0, 4096, &anew), 0);
 	assert_int_not_equal(anew, old);
-	assert_int_equal(gnv_mem_sight(&mem, &gpu)->range.lane, anew);
+	assert_int_equal(gnv_mem_visibility(&mem, &gpu)->range.lane, anew);
 	assert_int_equal(gnv_mem_hide_at(&mem, &gpu, anew), 0);
 	assert_int_equal(detached[2], 1);
 	assert_int_equal(gnv_mem_hide_at(&mem, &gpu, old), 0);
 	assert_int_equal(detached[1], 0); /* one of two */
 	assert_int_equal(gnv_mem_hide_at(&mem, &gpu, old), 0);
 	assert_int_equal(detached[1], 1);
-	assert_null(mem.sights);
+	assert_null(mem.visible_to);
 	assert_int_equal(gpu.refs, 1);
 	gnv_mem_fini(&mem);
 }
@@ -379,7 +379,7 @@ int main(void)
 		cmocka_unit_test(test_arena_reuse),
 		cmocka_unit_test(test_arena_random),
 		cmocka_unit_test(test_arena_big_and_errors),
-		cmocka_unit_test(test_blind),
+		cmocka_unit_test(test_fence_off),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -24,9 +24,9 @@ static int drm_place(uint32_t imported, uint64_t va, bool map)
 	return map && !seam_map((int)imported, at, SEAM_WAY_DRM, &len) ? -EINVAL : 0;
 }
 
-static void drm_blind(uint64_t va, uint64_t size)
+static void drm_fence_off(uint64_t va, uint64_t size)
 {
-	seam_blind((void *)(uintptr_t)va, size);
+	seam_fence_off((void *)(uintptr_t)va, size);
 }
 
 static void refuse(enum seam_call call, int err, unsigned from, unsigned count)
@@ -378,7 +378,7 @@ static int find_drm(void **state)
 	drm = played("GPUNVME_DRM_LIBRARY", getenv("GPUNVME_DRM_LIBRARY"), "fake_drm");
 	assert_non_null(drm);
 	drm->place = drm_place;
-	drm->blind = drm_blind;
+	drm->fence_off = drm_fence_off;
 	return find_standin(state);
 }
 

@@ -108,7 +108,7 @@ GNVD_FN void gnvd_run_wave(const struct gpunvme_dq *dq, const struct gnvd_wave *
 			deadline = 0;
 		} else if (l.ret && l.nblocks) {
 			if (n)
-				gnvd_give_up(dq, &req, l.ret, deadline);
+				gnvd_fail_wait(dq, &req, l.ret, deadline);
 			l.nblocks = n = 0;
 		}
 		if (n && (turn & 15) == 15)

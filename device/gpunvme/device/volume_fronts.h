@@ -245,7 +245,7 @@ GNVD_FN void gnvd_land_from(const struct gpunvme_dvol *v, const struct gnvd_wave
 		f->n = 0;
 		f->deadline = 0;
 	} else if (l->ret) {
-		gnvd_give_up(dq, &f->req, l->ret, f->deadline);
+		gnvd_fail_wait(dq, &f->req, l->ret, f->deadline);
 		f->n = 0;
 	}
 	if ((turn & 15) == 15 && l->nblocks && !l->ret) {

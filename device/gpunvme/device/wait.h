@@ -92,7 +92,7 @@ GNVD_FN int gnvd_no_room(const struct gpunvme_dq *dq, int waits, uint64_t *deadl
 }
 
 /* Stop waiting for a command. */
-GNVD_FN void gnvd_give_up(const struct gpunvme_dq *dq, struct gpunvme_req *req, int why, uint64_t deadline)
+GNVD_FN void gnvd_fail_wait(const struct gpunvme_dq *dq, struct gpunvme_req *req, int why, uint64_t deadline)
 {
 	if (why == -GPUNVME_ETIMEDOUT && gnvd_clock() >= deadline)
 		gnvd_poison(dq, GPUNVME_ETIMEDOUT);

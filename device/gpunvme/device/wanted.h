@@ -33,7 +33,7 @@ GNVD_FN uint64_t gnvd_read_missing(const struct gpunvme_dq *dq, const struct gnv
 }
 
 /* What a thread that has a reference sees of its page, and what it has to do. */
-struct gnvd_sight {
+struct gnvd_seen_page {
 	uint64_t word;  /* of a page that this thread has to read, or whose command it has to wait for: as READING began */
 	struct gpunvme_req req; /* the command */
 	uint32_t frame;
@@ -43,7 +43,8 @@ struct gnvd_sight {
 };
 
 /* COMING: a thread with the queue that reads the page, or with a later one, continues. Return whether it has to look again. */
-GNVD_FN int gnvd_look_at_coming(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, uint64_t at, struct gnvd_sight *s)
+GNVD_FN int gnvd_look_at_coming(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, uint64_t at,
+				struct gnvd_seen_page *s)
 {
 	s->frame = (uint32_t)(s->word >> GPUNVME_PAGE_FRAME_SHIFT);
 	gnvd_load_coming(cache, s->frame, &s->req);
@@ -67,7 +68,7 @@ GNVD_FN int gnvd_look_at_coming(const struct gpunvme_dq *dq, const struct gpunvm
  * failure any more: a thread that missed the failure waits for this read instead. Return whether the thread has to look again.
  */
 GNVD_FN int gnvd_look_up_prefetched(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, uint64_t at, uint64_t first,
-				    struct gnvd_sight *s)
+				    struct gnvd_seen_page *s)
 {
 	uint64_t word = gnvd_ld_after64(at);
 
@@ -89,7 +90,7 @@ GNVD_FN int gnvd_look_up_prefetched(const struct gpunvme_dq *dq, const struct gp
 GNVD_FN int gnvd_miss_prefetched(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gpunvme_dpages *cache,
 				 struct gnvd_source from, int open, uint64_t page, uint64_t *word)
 {
-	struct gnvd_sight s = { *word, { 0, 0, 0, 0 }, 0, 0, 0, 0 };
+	struct gnvd_seen_page s = { *word, { 0, 0, 0, 0 }, 0, 0, 0, 0 };
 	uint64_t deadline = 0, first = *word, waits = gnvd_ballot(w, open), come, read;
 	uint32_t turn = 0;
 

@@ -153,8 +153,8 @@ static void drop(struct gnv_drm *drm, struct gnv_drm_bo *bo)
 {
 	if (bo->bo)
 		drm->api.bo_free(bo->bo);
-	if (bo->blind)
-		drm->api.bo_free(bo->blind);
+	if (bo->instead)
+		drm->api.bo_free(bo->instead);
 	if (bo->dmabuf >= 0)
 		gnv_fork_close(bo->dmabuf); /* one of an import may be in the list of fork.h */
 	if (bo->va)
@@ -172,7 +172,7 @@ static int update_tables(struct gnv_drm *drm, struct gnv_drm_bo *bo);
 
 int gnv_drm_free(struct gnv_drm *drm, struct gnv_drm_bo *bo)
 {
-	amdgpu_bo_handle mapped = bo->blind ? bo->blind : bo->bo;
+	amdgpu_bo_handle mapped = bo->instead ? bo->instead : bo->bo;
 	int ret = 0;
 
 	if (bo->va)
@@ -287,7 +287,7 @@ static int submit(struct gnv_drm *drm, amdgpu_context_handle ctx, amdgpu_bo_list
 /* An empty command with a buffer that it names, or NULL. -ETIMEDOUT: it was taken, and may come to run. */
 static int run_nop(struct gnv_drm *drm, amdgpu_context_handle ctx, const struct gnv_drm_bo *bo, const struct gnv_drm_bo *ib)
 {
-	amdgpu_bo_handle named[2] = { ib->bo, bo ? bo->blind ? bo->blind : bo->bo : NULL };
+	amdgpu_bo_handle named[2] = { ib->bo, bo ? bo->instead ? bo->instead : bo->bo : NULL };
 	amdgpu_bo_list_handle list;
 	int ret = drm->api.bo_list_create(drm->dev, bo ? 2 : 1, named, NULL, &list);
 
@@ -319,13 +319,13 @@ static int update_tables(struct gnv_drm *drm, struct gnv_drm_bo *bo)
 	return ret ? ret : undone;
 }
 
-int gnv_drm_blind(struct gnv_drm *drm, struct gnv_drm_bo *bo)
+int gnv_drm_fence_off(struct gnv_drm *drm, struct gnv_drm_bo *bo)
 {
 	struct amdgpu_bo_alloc_request request = { .alloc_size = bo->len, .preferred_heap = AMDGPU_GEM_DOMAIN_GTT };
 	amdgpu_bo_handle handle;
 	int ret;
 
-	if (bo->blind)
+	if (bo->instead)
 		return 0;
 	ret = drm->api.bo_alloc(drm->dev, &request, &handle);
 	if (ret)
@@ -336,7 +336,7 @@ int gnv_drm_blind(struct gnv_drm *drm, struct gnv_drm_bo *bo)
 		drm->api.bo_free(handle);
 		return gnv_fail(-EIO, "amdgpu does not put memory in the place of a BAR: %s", strerror(abs(ret)));
 	}
-	bo->blind = handle;
+	bo->instead = handle;
 	return update_tables(drm, bo);
 }
 

@@ -25,7 +25,7 @@ struct gnv_drm_bo {
 	size_t len;
 	int dmabuf;    /* of it */
 	bool foreign;  /* another device's, which the GPU has */
-	void *blind;   /* libdrm's memory in place of a removed device, or NULL */
+	void *instead; /* libdrm's memory in place of a removed device, or NULL */
 	bool uncached; /* on every GPU. Otherwise CDNA (gfx908, gfx90a, gfx94x) may cache it in spite of its mapping */
 };
 
@@ -71,11 +71,11 @@ int gnv_drm_alloc(struct gnv_drm *drm, size_t len, struct gnv_drm_bo *bo);
 int gnv_drm_import(struct gnv_drm *drm, int dmabuf, size_t len, struct gnv_drm_bo *bo);
 
 /*
- * gnv_drm_blind() - replace an import by host memory before its device goes
+ * gnv_drm_fence_off() - replace an import by host memory before its device goes
  * Threads that store there go on, and their stores have no effect. Without it their next store faults, because the kernel removes
  * the mapping when the device is reset. Return: 0; -ENOMEM, -EIO: the mapping is unchanged.
  */
-int gnv_drm_blind(struct gnv_drm *drm, struct gnv_drm_bo *bo);
+int gnv_drm_fence_off(struct gnv_drm *drm, struct gnv_drm_bo *bo);
 
 /*
  * gnv_drm_free() - undo either. No kernel of the GPU may use it any more

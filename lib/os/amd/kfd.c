@@ -192,7 +192,7 @@ static int unmap(struct gnv_kfd_map *map)
 	return 0;
 }
 
-int gnv_kfd_blind(struct gnv_kfd_map *map)
+int gnv_kfd_fence_off(struct gnv_kfd_map *map)
 {
 	struct gnv_kfd_alloc_memory arg = { .va = (uintptr_t)map->va,
 					    .size = map->len,

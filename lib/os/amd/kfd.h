@@ -39,13 +39,13 @@ struct gnv_kfd_map {
 int gnv_kfd_import(uint32_t gpu_id, int dmabuf, size_t len, struct gnv_kfd_map *map);
 
 /*
- * gnv_kfd_blind() - replace a mapping by host memory after its device was reset
+ * gnv_kfd_fence_off() - replace a mapping by host memory after its device was reset
  * The kernel has then stopped the queues of this process, and tries to start them again. It cannot while a mapping points to the
  * removed memory (Linux amdgpu_amdkfd_gpuvm.c, amdgpu_amdkfd_gpuvm_restore_process_bos). Threads go on, and their stores have no
  * effect. Return: 0; -EBUSY the kernel kept the mapping; another negative errno: nothing is mapped, and threads that store there
  * fault.
  */
-int gnv_kfd_blind(struct gnv_kfd_map *map);
+int gnv_kfd_fence_off(struct gnv_kfd_map *map);
 
 /*
  * gnv_kfd_release() - undo it. No kernel of the GPU may use the mapping any more

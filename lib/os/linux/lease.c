@@ -299,7 +299,7 @@ static int sync_file(int fd, const char *name)
 	return fsync(fd) ? gnv_fail(-errno, "%s cannot be flushed: %s", name, strerror(errno)) : 0;
 }
 
-void gnv_os_abandon(int fd, bool left)
+void gnv_os_detach(int fd, bool left)
 {
 	if (!left) {
 		set_immutable(fd, false);
@@ -327,7 +327,7 @@ int gnv_os_lease(int fd, const char *name, bool *left)
 	if (!ret)
 		ret = sync_file(fd, name);
 	if (ret)
-		gnv_os_abandon(fd, *left);
+		gnv_os_detach(fd, *left);
 	return ret;
 }
 

@@ -32,7 +32,7 @@ int gnv_os_live_open(const char *path);
 int gnv_os_lease(int fd, const char *name, bool *left);
 
 /* Undo it at once, before any write. A file that was taken over stays as it was left. */
-void gnv_os_abandon(int fd, bool left);
+void gnv_os_detach(int fd, bool left);
 
 /* Is it kept all the same? Return: 0, -ESTALE, gnv_fail() has the message. */
 int gnv_os_leased(int fd, const char *name);

@@ -129,7 +129,7 @@ int gnv_cuda_register(struct gnv_cuda *cuda, void *ptr, size_t len, bool io, uin
 int gnv_cuda_unregister(struct gnv_cuda *cuda, void *ptr);
 
 /* After -EAGAIN, where no later call will come: the pages stay, and gnv_cuda_register() refuses their addresses. */
-void gnv_cuda_abandon(const void *ptr);
+void gnv_cuda_detach(const void *ptr);
 
 /* Memory of the GPU, zeroed. gnv_cuda_alloc() returns 0, -ENOMEM, -EIO. */
 int gnv_cuda_alloc(struct gnv_cuda *cuda, size_t len, uint64_t *at);

@@ -213,7 +213,7 @@ static int unregister(struct gnv_cuda *cuda, struct registered *known)
 }
 
 /* Other memory may get these addresses, and the entry has the old pages. */
-void gnv_cuda_abandon(const void *ptr)
+void gnv_cuda_detach(const void *ptr)
 {
 	struct registered *known;
 
@@ -230,7 +230,7 @@ static int undo_register(struct gnv_cuda *cuda, struct registered *undo, int ret
 	const struct gnv_message first = gnv_message();
 
 	if (unregister(cuda, undo) == -EAGAIN)
-		gnv_cuda_abandon(undo->ptr);
+		gnv_cuda_detach(undo->ptr);
 	return gnv_fail_again(ret, &first);
 }
 

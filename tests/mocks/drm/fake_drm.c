@@ -183,8 +183,8 @@ static int place(struct amdgpu_bo *bo, bool map)
 
 	if (bo->placed != map && bo->import && state.place)
 		ret = state.place(bo->handle, bo->va, map);
-	if (map && !bo->placed && bo->instead && state.blind)
-		state.blind(bo->va, bo->size);
+	if (map && !bo->placed && bo->instead && state.fence_off)
+		state.fence_off(bo->va, bo->size);
 	bo->placed = map && !ret;
 	bo->left = false;
 	return ret;

@@ -19,7 +19,8 @@ struct fake_drm {
 	bool host, unseen;  /* memory of the GPU lies in the host's, or where the CPU does not see it */
 	uint64_t import_size; /* with `place` it is what the DMA-BUF has */
 	int (*place)(uint32_t imported, uint64_t va, bool map); /* called when an import gets or loses an address; or NULL */
-	void (*blind)(uint64_t va, uint64_t size);		 /* called when memory of the host takes its place there, by a command; or NULL */
+	void (*fence_off)(uint64_t va,
+			  uint64_t size); /* called when memory of the host takes its place there, by a command; or NULL */
 	const char *broke; /* the first rule that was broken, or NULL */
 
 	unsigned count; /* calls that could fail */

@@ -190,7 +190,7 @@ void seam_unmap(void *ptr, bool reserve)
 	pthread_mutex_unlock(&lock);
 }
 
-void seam_blind(void *ptr, size_t len)
+void seam_fence_off(void *ptr, size_t len)
 {
 	unsigned i;
 

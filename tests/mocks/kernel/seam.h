@@ -77,7 +77,7 @@ SEAM_API void *seam_map(int dmabuf, void *at, enum seam_way way, size_t *len);
 SEAM_API void seam_unmap(void *ptr, bool reserve); /* and leave the addresses taken */
 
 /* Memory of the host takes the place of a BAR, in one step: the kernel leaves a moment without an entry (docs/kernel.md). */
-SEAM_API void seam_blind(void *ptr, size_t len);
+SEAM_API void seam_fence_off(void *ptr, size_t len);
 
 /* A rule: here memory of the GPU is freed, whose DMA-BUF this is. */
 SEAM_API void seam_freed(const void *ptr, size_t len, ino_t dmabuf);
