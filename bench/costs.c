@@ -43,11 +43,11 @@ static uint64_t size_of_queues(const struct session *s)
 	uint64_t page = s->info.page_size, sum = 0;
 
 	for (uint32_t i = 0; i < s->queues; i++) {
-		const struct gpunvme_queue *qp = s->qp[i];
+		const struct gpunvme_queue *queue = s->queue[i];
 
-		sum += (qp->qp[0]->depth * sizeof(struct gpunvme_sqe) + page - 1) / page * page;
-		sum += (qp->qp[0]->cq_depth * sizeof(struct gpunvme_cqe) + page - 1) / page * page;
-		sum += (qp->qp[0]->layout.size + page - 1) / page * page;
+		sum += (queue->qp[0]->depth * sizeof(struct gpunvme_sqe) + page - 1) / page * page;
+		sum += (queue->qp[0]->cq_depth * sizeof(struct gpunvme_cqe) + page - 1) / page * page;
+		sum += (queue->qp[0]->layout.size + page - 1) / page * page;
 	}
 	return sum;
 }

@@ -211,9 +211,9 @@ struct rig {
 	gpunvme_dev *dev = nullptr;
 	gpunvme_gpu *gpu = nullptr;
 	gpunvme_mem *mem = nullptr;
-	std::vector<gpunvme_queue *> qp;
+	std::vector<gpunvme_queue *> queue;
 	struct gpunvme_dev_info info = {};
-	struct gpunvme_queue_info queue = {};
+	struct gpunvme_queue_info rings = {};
 	struct job job = {};
 	struct there there;
 	uint32_t block = 0;
@@ -235,7 +235,7 @@ static int view(struct rig &r, size_t i)
 	gpunvme_view window = GPUNVME_VIEW_INIT;
 
 	window.flags = GPUNVME_VIEW_WRITE;
-	return gpunvme_queue_view(r.qp[i], &window, &r.dq[i]);
+	return gpunvme_queue_view(r.queue[i], &window, &r.dq[i]);
 }
 
 static void open_queues(struct rig &r, const options &o)
@@ -244,14 +244,14 @@ static void open_queues(struct rig &r, const options &o)
 
 	opts.flags = o.vram ? GPUNVME_QUEUE_VRAM : 0;
 	opts.cmd_timeout_ms = o.timeout;
-	r.qp.resize(o.queues);
+	r.queue.resize(o.queues);
 	r.dq.resize(o.queues);
-	for (size_t i = 0; i < r.qp.size(); i++) {
-		check(gpunvme_queue_create(r.dev, r.gpu, &opts, &r.qp[i]));
+	for (size_t i = 0; i < r.queue.size(); i++) {
+		check(gpunvme_queue_create(r.dev, r.gpu, &opts, &r.queue[i]));
 		check(view(r, i));
 	}
-	r.queue.size = sizeof(r.queue);
-	check(gpunvme_queue_get_info(r.qp[0], &r.queue));
+	r.rings.size = sizeof(r.rings);
+	check(gpunvme_queue_get_info(r.queue[0], &r.rings));
 }
 
 static void open_buffer(struct rig &r, const options &o)
@@ -262,7 +262,7 @@ static void open_buffer(struct rig &r, const options &o)
 	ns.size = sizeof(ns);
 	check(gpunvme_ns_get_info(r.dev, 0, &ns));
 	opts.flags = o.data ? GPUNVME_MEM_VRAM : 0; /* else with the rings */
-	check(gpunvme_mem_alloc(r.gpu, r.qp[0], (size_t)o.threads * o.bytes, &opts, &r.mem));
+	check(gpunvme_mem_alloc(r.gpu, r.queue[0], (size_t)o.threads * o.bytes, &opts, &r.mem));
 	check(gpunvme_mem_map(r.mem, r.dev));
 	check(gpunvme_mem_dbuf(r.mem, r.dev, &r.job.buf));
 	r.job.places = ns.nblocks * ns.lba_size / o.bytes;
@@ -305,8 +305,8 @@ static void open_rig(struct rig &r, const options &o)
 
 static void close_rig(struct rig &r)
 {
-	for (gpunvme_queue *qp : r.qp)
-		gpunvme_queue_destroy(qp);
+	for (gpunvme_queue *queue : r.queue)
+		gpunvme_queue_destroy(queue);
 	check(gpunvme_mem_free(r.mem));
 	check(gpunvme_dev_close(r.dev));
 	gpunvme_gpu_close(r.gpu);
@@ -314,21 +314,22 @@ static void close_rig(struct rig &r)
 
 static void print_common(const struct rig &r, const options &o)
 {
-	printf("{\"uri\": \"%s\", \"threads_on\": %u, \"placement\": \"%s\", \"data\": \"%s\", \"queues\": %u, \"threads\": %u, \"bytes\": %u, "
-	       "\"link\": %" PRIu64 ", \"no_link\": %s, \"writes_percent\": %u, ", o.uri, o.gpu, r.queue.placement,
-	       o.vram || o.data ? "gpu" : "host", o.queues, o.threads, o.bytes, r.info.link, r.info.no_link ? "true" : "false",
-	       o.check > 0 ? 25 : o.writes);
+	printf("{\"uri\": \"%s\", \"threads_on\": %u, \"placement\": \"%s\", \"data\": \"%s\", \"queues\": %u, \"threads\": %u, "
+	       "\"bytes\": %u, "
+	       "\"link\": %" PRIu64 ", \"no_link\": %s, \"writes_percent\": %u, ",
+	       o.uri, o.gpu, r.rings.placement, o.vram || o.data ? "gpu" : "host", o.queues, o.threads, o.bytes, r.info.link,
+	       r.info.no_link ? "true" : "false", o.check > 0 ? 25 : o.writes);
 }
 
 /* Queues that have ended, and views of all. */
 static void repair(struct rig &r)
 {
-	for (size_t i = 0; i < r.qp.size(); i++) {
-		gpunvme_queue_retire(r.qp[i]);
+	for (size_t i = 0; i < r.queue.size(); i++) {
+		gpunvme_queue_retire(r.queue[i]);
 		if (!view(r, i))
 			continue;
-		check(gpunvme_queue_recover(r.qp[i]));
-		gpunvme_queue_retire(r.qp[i]);
+		check(gpunvme_queue_recover(r.queue[i]));
+		gpunvme_queue_retire(r.queue[i]);
 		check(view(r, i));
 		r.recoveries++;
 	}

@@ -180,14 +180,14 @@ static int open_and_measure(const char *uri, uint64_t reads, struct json_object 
 	struct gpunvme_dev *dev = NULL;
 	struct gpunvme_gpu *gpu = NULL;
 	struct gpunvme_mem *mem = NULL;
-	struct gpunvme_queue *qp = NULL;
+	struct gpunvme_queue *queue = NULL;
 	struct job j = { 0 };
 	int ret = gpunvme_dev_open(uri, NULL, &dev);
 
 	ret = ret ? ret : gpunvme_gpu_open("cpu", NULL, &gpu);
-	ret = ret ? ret : gpunvme_queue_create(dev, gpu, NULL, &qp);
-	ret = ret ? ret : gpunvme_queue_view(qp, NULL, &j.dq);
-	ret = ret ? ret : gpunvme_mem_alloc(gpu, qp, LANES * BYTES, NULL, &mem);
+	ret = ret ? ret : gpunvme_queue_create(dev, gpu, NULL, &queue);
+	ret = ret ? ret : gpunvme_queue_view(queue, NULL, &j.dq);
+	ret = ret ? ret : gpunvme_mem_alloc(gpu, queue, LANES * BYTES, NULL, &mem);
 	ret = ret ? ret : gpunvme_mem_map(mem, dev);
 	ret = ret ? ret : gpunvme_mem_dbuf(mem, dev, &j.dbuf);
 	if (ret)
@@ -198,7 +198,7 @@ static int open_and_measure(const char *uri, uint64_t reads, struct json_object 
 		make_files(&j);
 		ret = measure(&j, reads, json);
 	}
-	gpunvme_queue_destroy(qp);
+	gpunvme_queue_destroy(queue);
 	gpunvme_mem_free(mem);
 	gpunvme_dev_close(dev);
 	gpunvme_gpu_close(gpu);

@@ -218,7 +218,7 @@ static inline void count_queues(const struct load *l, uint64_t *doorbells, uint6
 	for (uint32_t i = 0; i < l->s.queues; i++) {
 		struct gpunvme_queue_info info = { .size = sizeof(info) };
 
-		gpunvme_queue_get_info(l->s.qp[i], &info);
+		gpunvme_queue_get_info(l->s.queue[i], &info);
 		*doorbells += info.doorbells;
 		*drains += info.drains;
 	}

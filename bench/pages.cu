@@ -420,13 +420,13 @@ static void make_tickets(gpunvme_dev *dev, gpunvme_gpu *gpu, job &j, gpunvme_dq 
 	gpunvme_queue_opts opts = GPUNVME_QUEUE_OPTS_INIT;
 	gpunvme_view window = GPUNVME_VIEW_INIT;
 	struct ticket_queue *t;
-	gpunvme_queue *qp;
+	gpunvme_queue *queue;
 
 	opts.depth = DEPTH;
 	check(cudaMallocManaged(&t, j.queues * sizeof(*t)), "cudaMallocManaged");
 	for (uint32_t i = 0; i < j.queues; i++) {
-		check(gpunvme_queue_create(dev, gpu, &opts, &qp)); /* the device's end ends it */
-		check(gpunvme_queue_view(qp, &window, &dq[i]));
+		check(gpunvme_queue_create(dev, gpu, &opts, &queue)); /* the device's end ends it */
+		check(gpunvme_queue_view(queue, &window, &dq[i]));
 		make_ticket(r, &dq[i], &t[i]);
 		begin_behind(dq[i], &t[i]);
 	}
@@ -503,10 +503,10 @@ int main(int argc, char **argv)
 	check(cudaMallocManaged(&dq, 2 * j.queues * sizeof(*dq)), "cudaMallocManaged");
 	check(cudaMallocManaged(&j.failed, sizeof(*j.failed)), "cudaMallocManaged");
 	opts.depth = DEPTH;
-	std::vector<gpunvme_queue *> qp(j.queues);
+	std::vector<gpunvme_queue *> queue(j.queues);
 	for (uint32_t i = 0; i < j.queues; i++) {
-		check(gpunvme_queue_create(dev, gpu, &opts, &qp[i]));
-		check(gpunvme_queue_view(qp[i], &window, &dq[i]));
+		check(gpunvme_queue_create(dev, gpu, &opts, &queue[i]));
+		check(gpunvme_queue_view(queue[i], &window, &dq[i]));
 	}
 	j.dq = dq;
 	mem[0] = host_memory(dev, gpu, (uint64_t)j.processors * BLOCK * PAGE, &j.buf);
@@ -525,11 +525,11 @@ int main(int argc, char **argv)
 			make_tickets(dev, gpu, j, dq + j.queues);
 		measure_other(j, buf, frames, pages);
 	}
-	measure(qp[0], j, "in place", GPUNVME_CACHE_IN_PLACE, frames, pages);
-	measure(qp[0], j, "copied", GPUNVME_CACHE_LANDING, frames, pages);
+	measure(queue[0], j, "in place", GPUNVME_CACHE_IN_PLACE, frames, pages);
+	measure(queue[0], j, "copied", GPUNVME_CACHE_LANDING, frames, pages);
 	if (counting)
 		controller_end(&rig->c, counting);
-	for (gpunvme_queue *q : qp)
+	for (gpunvme_queue *q : queue)
 		check(gpunvme_queue_destroy(q));
 	check(gpunvme_dev_close(dev));
 	check(gpunvme_mem_free(mem[0]));

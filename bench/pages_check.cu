@@ -460,7 +460,7 @@ struct source {
 	struct gpunvme_dev *dev[MEMBERS];
 	uint32_t devs;
 	struct gpunvme_gpu *gpu;
-	struct gpunvme_queue *qp[QUEUES];
+	struct gpunvme_queue *queue[QUEUES];
 	struct gpunvme_file *file;
 	struct gpunvme_queue *vol;
 	uint64_t dqs, dvol; /* lane addresses */
@@ -506,7 +506,7 @@ static struct gpunvme_cache *open_cache(struct source *s, uint32_t flags)
 	opts.page_size = PAGE;
 	opts.frames = (uint32_t)(s->w.pages / 8);
 	opts.file = s->file;
-	must(gpunvme_cache_create(s->vol ? s->vol : s->qp[0], &opts, &cache));
+	must(gpunvme_cache_create(s->vol ? s->vol : s->queue[0], &opts, &cache));
 	must(gpunvme_cache_view(cache, &s->w.cache));
 	return cache;
 }
@@ -608,8 +608,8 @@ static void open_queues(struct source *s)
 	view.flags = GPUNVME_VIEW_WRITE;
 	opts.depth = DEPTH;
 	for (i = 0; i < QUEUES; i++) {
-		must(gpunvme_queue_create(s->dev[0], s->gpu, &opts, &s->qp[i]));
-		must(gpunvme_queue_view(s->qp[i], &view, &dq[i]));
+		must(gpunvme_queue_create(s->dev[0], s->gpu, &opts, &s->queue[i]));
+		must(gpunvme_queue_view(s->queue[i], &view, &dq[i]));
 	}
 	s->dqs = local_alloc(sizeof(dq), dq);
 	s->w.queues = QUEUES;
@@ -712,7 +712,7 @@ static void close_source(struct source *s)
 	uint32_t i;
 
 	for (i = 0; i < QUEUES; i++)
-		must(gpunvme_queue_destroy(s->qp[i]));
+		must(gpunvme_queue_destroy(s->queue[i]));
 	must(gpunvme_queue_destroy(s->vol));
 	gpunvme_file_close(s->file);
 	for (i = 0; i < s->devs; i++)

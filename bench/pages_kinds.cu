@@ -164,7 +164,7 @@ static gpunvme_cache *open_cache(const session &s, uint32_t flags, uint64_t fram
 	opts.flags = flags | GPUNVME_CACHE_STATS;
 	opts.page_size = PAGE;
 	opts.frames = (uint32_t)frames;
-	check(gpunvme_cache_create(s.qp[0], &opts, &cache));
+	check(gpunvme_cache_create(s.queue[0], &opts, &cache));
 	check(gpunvme_cache_view(cache, &j.pages));
 	return cache;
 }
@@ -222,19 +222,19 @@ int main(int argc, char **argv)
 	gpunvme_queue_opts opts = GPUNVME_QUEUE_OPTS_INIT;
 	gpunvme_view window = GPUNVME_VIEW_INIT;
 	int processors, wrong;
-	gpunvme_queue *qp;
+	gpunvme_queue *queue;
 	session s;
 	job j = {};
 
 	if (argc != 2)
 		die("usage: pages_kinds URI");
 	s.open(argv[1], 0, 1);
-	check(gpunvme_queue_destroy(s.qp[0]));
-	s.qp.clear();
+	check(gpunvme_queue_destroy(s.queue[0]));
+	s.queue.clear();
 	opts.depth = DEPTH;
 	window.flags = GPUNVME_VIEW_WRITE;
-	check(gpunvme_queue_create(s.dev, s.gpu, &opts, &qp));
-	check(gpunvme_queue_view(qp, &window, &j.dq));
+	check(gpunvme_queue_create(s.dev, s.gpu, &opts, &queue));
+	check(gpunvme_queue_view(queue, &window, &j.dq));
 	check(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, 0), "cudaDeviceGetAttribute");
 	check(cudaMallocManaged(&j.wrong, sizeof(*j.wrong)), "cudaMallocManaged");
 	check(cudaMallocManaged(&j.failed, sizeof(*j.failed)), "cudaMallocManaged");
@@ -246,7 +246,7 @@ int main(int argc, char **argv)
 		for (uint32_t ahead : { 0u, 4u, 16u })
 			walk(s, j, ahead);
 	wrong = *j.wrong != 0;
-	check(gpunvme_queue_destroy(qp));
+	check(gpunvme_queue_destroy(queue));
 	s.close();
 	return wrong;
 }

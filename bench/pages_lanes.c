@@ -214,24 +214,24 @@ static void measure(uint32_t lanes, struct work *w)
 	figure("misses", "thousand/s", 1e-3, misses_by_cache, misses_plain, lanes, w);
 }
 
-static void open_queues(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, struct gpunvme_queue **qp, struct gpunvme_dq *dq,
+static void open_queues(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, struct gpunvme_queue **queue, struct gpunvme_dq *dq,
 			uint32_t queues)
 {
 	struct gpunvme_view view = GPUNVME_VIEW_INIT;
 	uint32_t i;
 
 	for (i = 0; i < queues; i++) {
-		must(gpunvme_queue_create(dev, gpu, NULL, &qp[i]));
-		must(gpunvme_queue_view(qp[i], &view, &dq[i]));
+		must(gpunvme_queue_create(dev, gpu, NULL, &queue[i]));
+		must(gpunvme_queue_view(queue[i], &view, &dq[i]));
 	}
 }
 
-static struct gpunvme_mem *buffer(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, struct gpunvme_queue *qp, uint64_t bytes,
+static struct gpunvme_mem *buffer(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, struct gpunvme_queue *queue, uint64_t bytes,
 				  struct gpunvme_dbuf *buf)
 {
 	struct gpunvme_mem *mem;
 
-	must(gpunvme_mem_alloc(gpu, qp, bytes, NULL, &mem));
+	must(gpunvme_mem_alloc(gpu, queue, bytes, NULL, &mem));
 	must(gpunvme_mem_map(mem, dev));
 	must(gpunvme_mem_dbuf(mem, dev, buf));
 	return mem;
@@ -243,7 +243,7 @@ int main(int argc, char **argv)
 	uint32_t lanes = argc > 2 ? (uint32_t)strtoul(argv[2], NULL, 10) : 4, i;
 	uint64_t mib = argc > 3 ? strtoull(argv[3], NULL, 10) : 64;
 	struct gpunvme_ns_info ns = { .size = sizeof(ns) };
-	struct gpunvme_queue *qp[QUEUES];
+	struct gpunvme_queue *queue[QUEUES];
 	struct gpunvme_dq dq[QUEUES];
 	struct gpunvme_cache *cache;
 	struct gpunvme_mem *mem;
@@ -261,8 +261,8 @@ int main(int argc, char **argv)
 	w.queues = lanes;
 	if (w.all < 4 * w.frames)
 		die("the namespace must be four times as large as the memory for pages");
-	open_queues(dev, gpu, qp, dq, w.queues);
-	mem = buffer(dev, gpu, qp[0], (uint64_t)lanes * PAGE, &w.buf);
+	open_queues(dev, gpu, queue, dq, w.queues);
+	mem = buffer(dev, gpu, queue[0], (uint64_t)lanes * PAGE, &w.buf);
 	w.plain = calloc(w.frames, PAGE);
 	w.to = calloc(lanes, PAGE);
 	if (!w.plain || !w.to)
@@ -270,12 +270,12 @@ int main(int argc, char **argv)
 	memset((void *)(uintptr_t)w.plain, 1, w.frames * PAGE);
 	opts.page_size = PAGE;
 	opts.frames = (uint32_t)w.frames;
-	must(gpunvme_cache_create(qp[0], &opts, &cache));
+	must(gpunvme_cache_create(queue[0], &opts, &cache));
 	must(gpunvme_cache_view(cache, &w.pages));
 	measure(lanes, &w);
 	must(gpunvme_cache_destroy(cache));
 	for (i = 0; i < w.queues; i++)
-		must(gpunvme_queue_destroy(qp[i]));
+		must(gpunvme_queue_destroy(queue[i]));
 	must(gpunvme_dev_close(dev));
 	must(gpunvme_mem_free(mem));
 	gpunvme_gpu_close(gpu);

@@ -195,7 +195,7 @@ static void run(session &s, struct job j, const struct row &r, uint32_t blocks)
 #ifdef VOLUME
 	opts.flags |= GPUNVME_CACHE_VOLUME;
 #endif
-	check(gpunvme_cache_create(s.qp[0], &opts, &cache));
+	check(gpunvme_cache_create(s.queue[0], &opts, &cache));
 	check(gpunvme_cache_view(cache, &j.cache));
 	j.every = r.every;
 	j.waves = r.waves;
@@ -238,15 +238,15 @@ static void open_queues(session &s, struct job &j, const struct row &r)
 #ifdef VOLUME
 	opts.queues = r.queues;
 	opts.stripe = 16;
-	s.qp.resize(1);
-	check(gpunvme_queue_create_striped(&s.dev, 1, s.gpu, &opts, &s.qp[0]));
-	check(gpunvme_queue_view(s.qp[0], &view, &j.vol));
+	s.queue.resize(1);
+	check(gpunvme_queue_create_striped(&s.dev, 1, s.gpu, &opts, &s.queue[0]));
+	check(gpunvme_queue_view(s.queue[0], &view, &j.vol));
 	(void)dq;
 #else
-	s.qp.resize(r.queues);
+	s.queue.resize(r.queues);
 	for (uint32_t i = 0; i < r.queues; i++) {
-		check(gpunvme_queue_create(s.dev, s.gpu, &opts, &s.qp[i]));
-		check(gpunvme_queue_view(s.qp[i], &view, &dq[i]));
+		check(gpunvme_queue_create(s.dev, s.gpu, &opts, &s.queue[i]));
+		check(gpunvme_queue_view(s.queue[i], &view, &dq[i]));
 	}
 	check(cudaMemcpy((void *)j.dq, dq, r.queues * sizeof(*dq), cudaMemcpyHostToDevice), "cudaMemcpy");
 #endif
@@ -254,9 +254,9 @@ static void open_queues(session &s, struct job &j, const struct row &r)
 
 static void close_queues(session &s)
 {
-	for (gpunvme_queue *q : s.qp)
+	for (gpunvme_queue *q : s.queue)
 		check(gpunvme_queue_destroy(q));
-	s.qp.clear();
+	s.queue.clear();
 }
 
 int main(int argc, char **argv)

@@ -38,7 +38,7 @@ struct bench {
 	struct gpunvme_dev *dev;
 	struct gpunvme_gpu *gpu;
 	struct gpunvme_bar *vram;
-	struct gpunvme_queue *qp;
+	struct gpunvme_queue *queue;
 	struct gpunvme_mem *data;
 	struct gpunvme_dbuf dbuf;
 	struct gpunvme_dq dq;
@@ -94,9 +94,9 @@ static int measure(struct bench *b, const char *where)
 static int open_queue(struct bench *b)
 {
 	struct gpunvme_ns_info ns = { .size = sizeof(ns) };
-	int ret = gpunvme_queue_create(b->dev, b->gpu, NULL, &b->qp);
+	int ret = gpunvme_queue_create(b->dev, b->gpu, NULL, &b->queue);
 
-	ret = ret ? ret : gpunvme_queue_view(b->qp, NULL, &b->dq);
+	ret = ret ? ret : gpunvme_queue_view(b->queue, NULL, &b->dq);
 	ret = ret ? ret : gpunvme_ns_get_info(b->dev, 0, &ns);
 	if (ret)
 		return ret;
@@ -124,7 +124,7 @@ static int host_memory(struct bench *b, const char *uri)
 	ret = gpunvme_dev_open(uri, &opts, &b->dev);
 	ret = ret ? ret : gpunvme_gpu_open("cpu", NULL, &b->gpu);
 	ret = ret ? ret : open_queue(b);
-	ret = ret ? ret : gpunvme_mem_alloc(b->gpu, b->qp, MAX_DEPTH * BLOCK, NULL, &b->data);
+	ret = ret ? ret : gpunvme_mem_alloc(b->gpu, b->queue, MAX_DEPTH * BLOCK, NULL, &b->data);
 	ret = ret ? ret : map_data(b);
 	ret = ret ? ret : gpunvme_read(&b->dq, &b->dbuf, 0, 0, (uint64_t)b->nblocks << b->dq.lba_shift);
 	if (ret)
@@ -137,9 +137,9 @@ static int host_memory(struct bench *b, const char *uri)
 
 static void close_queue(struct bench *b)
 {
-	gpunvme_queue_destroy(b->qp);
+	gpunvme_queue_destroy(b->queue);
 	gpunvme_mem_free(b->data);
-	b->qp = NULL;
+	b->queue = NULL;
 	b->data = NULL;
 }
 

@@ -82,7 +82,7 @@ static int show_queues(const struct session *s, struct json_object *list)
 {
 	for (uint32_t i = 0; i < s->queues; i++) {
 		struct gpunvme_queue_info q = { .size = sizeof(q) };
-		int ret = gpunvme_queue_get_info(s->qp[i], &q);
+		int ret = gpunvme_queue_get_info(s->queue[i], &q);
 
 		if (ret)
 			return failed("%s", why(ret));

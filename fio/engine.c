@@ -24,7 +24,7 @@ struct drive {
 
 struct job {
 	struct drive *drive;
-	struct gpunvme_queue *qp;
+	struct gpunvme_queue *queue;
 	struct gpunvme_mem *mem;
 	struct gpunvme_dq dq;
 	struct gpunvme_dbuf dbuf;
@@ -178,9 +178,9 @@ static int queue_open(struct thread_data *td, struct job *j)
 	for (opts.depth = 2; opts.depth <= td->o.iodepth;) /* a ring is full with one entry free */
 		opts.depth *= 2;
 	view.flags = td_write(td) ? GPUNVME_VIEW_WRITE : 0;
-	ret = gpunvme_queue_create(j->drive->dev, j->drive->gpu, &opts, &j->qp);
+	ret = gpunvme_queue_create(j->drive->dev, j->drive->gpu, &opts, &j->queue);
 	if (!ret)
-		ret = gpunvme_queue_view(j->qp, &view, &j->dq);
+		ret = gpunvme_queue_view(j->queue, &view, &j->dq);
 	if (ret)
 		return say(td, ret);
 	if (td_min_bs(td) % (1ull << j->dq.lba_shift))
@@ -194,7 +194,7 @@ static void cleanup(struct thread_data *td)
 
 	if (!j)
 		return;
-	gpunvme_queue_destroy(j->qp);
+	gpunvme_queue_destroy(j->queue);
 	if (j->drive)
 		drive_put(j->drive);
 	free(j->req);
@@ -230,7 +230,7 @@ static int init(struct thread_data *td)
 static int iomem_alloc(struct thread_data *td, size_t len)
 {
 	struct job *j = td->io_ops_data;
-	int ret = gpunvme_mem_alloc(j->drive->gpu, j->qp, len, NULL, &j->mem);
+	int ret = gpunvme_mem_alloc(j->drive->gpu, j->queue, len, NULL, &j->mem);
 
 	if (!ret)
 		ret = gpunvme_mem_map(j->mem, j->drive->dev);
@@ -248,8 +248,8 @@ static void iomem_free(struct thread_data *td)
 
 	if (!j)
 		return;
-	gpunvme_queue_destroy(j->qp); /* nothing moves any more */
-	j->qp = NULL;
+	gpunvme_queue_destroy(j->queue); /* nothing moves any more */
+	j->queue = NULL;
 	gpunvme_mem_free(j->mem);
 }
 

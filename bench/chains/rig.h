@@ -49,14 +49,14 @@ struct session {
 	gpunvme_dev *dev = nullptr;
 	gpunvme_gpu *gpu = nullptr;
 	gpunvme_mem *mem = nullptr;
-	std::vector<gpunvme_queue *> qp;
+	std::vector<gpunvme_queue *> queue;
 	gpunvme_dq *dq = nullptr;
 	gpunvme_dbuf dbuf;
 	struct gpunvme_ns_info ns = {};
 
 	void buffer(size_t bytes)
 	{
-		check(gpunvme_mem_alloc(gpu, qp.empty() ? nullptr : qp[0], bytes, nullptr, &mem));
+		check(gpunvme_mem_alloc(gpu, queue.empty() ? nullptr : queue[0], bytes, nullptr, &mem));
 		check(gpunvme_mem_map(mem, dev));
 		check(gpunvme_mem_dbuf(mem, dev, &dbuf));
 	}
@@ -125,20 +125,20 @@ static void open_queues(struct session &s, gpunvme_gpu *gpu, uint32_t count, uin
 
 	opts.flags = flags;
 	view.flags = GPUNVME_VIEW_WRITE;
-	s.qp.resize(count);
+	s.queue.resize(count);
 	s.dq = (struct gpunvme_dq *)host_memory(count * sizeof(*s.dq));
 	for (uint32_t i = 0; i < count; i++) {
-		check(gpunvme_queue_create(s.dev, gpu, &opts, &s.qp[i]));
-		check(gpunvme_queue_view(s.qp[i], &view, &s.dq[i]));
+		check(gpunvme_queue_create(s.dev, gpu, &opts, &s.queue[i]));
+		check(gpunvme_queue_view(s.queue[i], &view, &s.dq[i]));
 	}
 }
 
 static void close_queues(struct session &s)
 {
-	for (gpunvme_queue *q : s.qp)
+	for (gpunvme_queue *q : s.queue)
 		check(gpunvme_queue_destroy(q));
 	free_host(s.dq);
-	s.qp.clear();
+	s.queue.clear();
 }
 
 /* For data that drive and threads exchange, in memory of the GPU or of the host. */

@@ -44,14 +44,14 @@ void session_close(struct session *s)
 {
 	int held;
 
-	for (uint32_t i = 0; s->qp && i < s->queues; i++)
-		gpunvme_queue_destroy(s->qp[i]);
+	for (uint32_t i = 0; s->queue && i < s->queues; i++)
+		gpunvme_queue_destroy(s->queue[i]);
 	held = gpunvme_mem_free(s->mem);
 	gpunvme_dev_close(s->dev);
 	if (held)
 		gpunvme_mem_free(s->mem); /* a queue that could not be deleted went with the controller */
 	gpunvme_gpu_close(s->gpu);
-	free(s->qp);
+	free(s->queue);
 	free(s->dq);
 	memset(s, 0, sizeof(*s));
 }
@@ -104,8 +104,8 @@ static int session_open_queue(struct session *s, const struct session_opts *o, c
 	opts.flags = GPUNVME_QUEUE_STATS | o->queue_flags | (o->forward ? GPUNVME_QUEUE_FORWARD : 0) |
 		     (o->cmb ? GPUNVME_QUEUE_CMB : 0) | (o->invalidate ? GPUNVME_QUEUE_INVALIDATE : 0);
 	opts.cmd_timeout_ms = o->timeout_ms;
-	ret = gpunvme_queue_create(s->dev, s->gpu, &opts, &s->qp[i]);
-	return ret ? ret : gpunvme_queue_view(s->qp[i], view, &s->dq[i]);
+	ret = gpunvme_queue_create(s->dev, s->gpu, &opts, &s->queue[i]);
+	return ret ? ret : gpunvme_queue_view(s->queue[i], view, &s->dq[i]);
 }
 
 static int session_settle_counts(struct session *s, const struct session_opts *o)
@@ -154,16 +154,16 @@ int session_open_queues(struct session *s, const struct session_opts *o, uint32_
 	ret = session_settle_counts(s, o);
 	if (ret != GO_ON)
 		return ret;
-	s->qp = calloc(s->queues, sizeof(*s->qp));
+	s->queue = calloc(s->queues, sizeof(*s->queue));
 	s->dq = calloc(s->queues, sizeof(*s->dq));
-	if (!s->qp || !s->dq)
+	if (!s->queue || !s->dq)
 		return failed("no memory for %u queues", s->queues);
 	for (uint32_t i = 0; i < s->queues; i++) {
 		ret = session_open_queue(s, o, &view, i);
 		if (ret)
 			return failed("%s", why(ret));
 	}
-	ret = gpunvme_queue_get_info(s->qp[0], &info);
+	ret = gpunvme_queue_get_info(s->queue[0], &info);
 	if (ret)
 		return failed("%s", why(ret));
 	memcpy(s->placement, info.placement, sizeof(s->placement));
@@ -177,7 +177,7 @@ int session_alloc(struct session *s, uint64_t bytes)
 
 	/* Another process maps it by its descriptor, and there may be no queue yet that says so. */
 	opts.flags = strcmp(s->info.transport, "vfio-user") == 0 ? GPUNVME_MEM_SHARED : s->host_data ? GPUNVME_MEM_HOST : 0;
-	ret = gpunvme_mem_alloc(s->gpu, s->qp ? s->qp[0] : NULL, (size_t)bytes, &opts, &s->mem);
+	ret = gpunvme_mem_alloc(s->gpu, s->queue ? s->queue[0] : NULL, (size_t)bytes, &opts, &s->mem);
 	if (!ret)
 		ret = gpunvme_mem_map(s->mem, s->dev);
 	return ret ? ret : gpunvme_mem_dbuf(s->mem, s->dev, &s->dbuf);

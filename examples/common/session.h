@@ -109,7 +109,7 @@ struct session {
 	struct gpunvme_dev *dev;
 	struct gpunvme_gpu *gpu;
 	struct gpunvme_mem *mem;
-	struct gpunvme_queue **qp;
+	struct gpunvme_queue **queue;
 	struct gpunvme_dq *dq; /* one view for each queue */
 	struct gpunvme_dbuf dbuf;
 	struct gpunvme_dev_info info;

@@ -46,7 +46,7 @@ struct session {
 	gpunvme_dev *dev = nullptr;
 	gpunvme_gpu *gpu = nullptr;
 	gpunvme_mem *mem = nullptr;
-	std::vector<gpunvme_queue *> qp;
+	std::vector<gpunvme_queue *> queue;
 	gpunvme_dq *dq = nullptr; /* a view of each queue, for kernels */
 	int *status = nullptr;	  /* of each lane: 0, or why it stopped */
 	gpunvme_dbuf dbuf;
@@ -66,19 +66,19 @@ struct session {
 		check(gpunvme_dev_open(uri, nullptr, &dev));
 		check(gpunvme_dev_get_info(dev, &info));
 		check(gpunvme_ns_get_info(dev, 0, &ns));
-		qp.resize(info.queues < want ? info.queues : want);
-		check(cudaMallocManaged(&dq, qp.size() * sizeof(*dq)), "cudaMallocManaged");
+		queue.resize(info.queues < want ? info.queues : want);
+		check(cudaMallocManaged(&dq, queue.size() * sizeof(*dq)), "cudaMallocManaged");
 		check(cudaMallocManaged(&status, LANES * sizeof(*status)), "cudaMallocManaged");
 		memset(status, 0, LANES * sizeof(*status));
-		for (size_t i = 0; i < qp.size(); i++) {
-			check(gpunvme_queue_create(dev, gpu, nullptr, &qp[i]));
-			check(gpunvme_queue_view(qp[i], &window, &dq[i]));
+		for (size_t i = 0; i < queue.size(); i++) {
+			check(gpunvme_queue_create(dev, gpu, nullptr, &queue[i]));
+			check(gpunvme_queue_view(queue[i], &window, &dq[i]));
 		}
 	}
 
 	uint32_t queues() const
 	{
-		return (uint32_t)qp.size();
+		return (uint32_t)queue.size();
 	}
 
 	/* The buffer. @return the CPU's address of it. */
@@ -87,7 +87,7 @@ struct session {
 		gpunvme_mem_opts opts = GPUNVME_MEM_OPTS_INIT;
 
 		opts.flags = GPUNVME_MEM_HOST; /* the CPU's hands are on it, too */
-		check(gpunvme_mem_alloc(gpu, qp.empty() ? nullptr : qp[0], bytes, &opts, &mem));
+		check(gpunvme_mem_alloc(gpu, queue.empty() ? nullptr : queue[0], bytes, &opts, &mem));
 		check(gpunvme_mem_map(mem, dev));
 		check(gpunvme_mem_dbuf(mem, dev, &dbuf));
 		return (unsigned char *)gpunvme_mem_ptr(mem);
@@ -105,7 +105,7 @@ struct session {
 
 	void close()
 	{
-		for (gpunvme_queue *q : qp)
+		for (gpunvme_queue *q : queue)
 			gpunvme_queue_destroy(q);
 		gpunvme_mem_free(mem);
 		gpunvme_dev_close(dev);

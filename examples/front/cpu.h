@@ -18,7 +18,7 @@ struct front_cpu {
 	struct gpunvme_dev *dev;
 	struct gpunvme_gpu *gpu;
 	struct gpunvme_mem *mem;
-	struct gpunvme_queue *qp[QUEUES];
+	struct gpunvme_queue *queue[QUEUES];
 	struct gpunvme_dq dq[QUEUES];
 };
 
@@ -43,7 +43,7 @@ static inline void front_open(struct front *f, const char *uri, uint32_t flags, 
 {
 	struct gpunvme_dev_info info = { .size = sizeof(info) };
 	struct gpunvme_ns_info ns = { .size = sizeof(ns) };
-	struct gpunvme_queue_info qp = { .size = sizeof(qp) };
+	struct gpunvme_queue_info queue = { .size = sizeof(queue) };
 	struct gpunvme_view view = GPUNVME_VIEW_INIT;
 	struct front_cpu *c = &front_cpu;
 
@@ -54,15 +54,15 @@ static inline void front_open(struct front *f, const char *uri, uint32_t flags, 
 	check(gpunvme_ns_get_info(c->dev, 0, &ns));
 	f->queues = info.queues < QUEUES ? info.queues : QUEUES;
 	for (uint32_t i = 0; i < f->queues; i++) {
-		check(gpunvme_queue_create(c->dev, c->gpu, NULL, &c->qp[i]));
-		check(gpunvme_queue_view(c->qp[i], &view, &c->dq[i]));
+		check(gpunvme_queue_create(c->dev, c->gpu, NULL, &c->queue[i]));
+		check(gpunvme_queue_view(c->queue[i], &view, &c->dq[i]));
 	}
-	check(gpunvme_queue_get_info(c->qp[0], &qp));
-	check(gpunvme_mem_alloc(c->gpu, c->qp[0], bytes, NULL, &c->mem));
+	check(gpunvme_queue_get_info(c->queue[0], &queue));
+	check(gpunvme_mem_alloc(c->gpu, c->queue[0], bytes, NULL, &c->mem));
 	check(gpunvme_mem_map(c->mem, c->dev));
 	check(gpunvme_mem_dbuf(c->mem, c->dev, &f->dbuf));
 	f->dq = c->dq;
-	f->depth = qp.depth;
+	f->depth = queue.depth;
 	f->ticks = c->dq[0].ticks_per_ms;
 	f->lba_size = ns.lba_size;
 	f->nblocks = ns.nblocks;
@@ -71,7 +71,7 @@ static inline void front_open(struct front *f, const char *uri, uint32_t flags, 
 static inline void front_close(const struct front *f)
 {
 	for (uint32_t i = 0; i < f->queues; i++)
-		gpunvme_queue_destroy(front_cpu.qp[i]);
+		gpunvme_queue_destroy(front_cpu.queue[i]);
 	gpunvme_mem_free(front_cpu.mem);
 	gpunvme_dev_close(front_cpu.dev);
 	gpunvme_gpu_close(front_cpu.gpu);

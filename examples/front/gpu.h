@@ -55,12 +55,12 @@ static inline int front_busy(front_stream *stream)
 /* Of the queues. What follows is the same for both. */
 static inline void front_queues(struct front *f, const gpunvme_dq &first)
 {
-	struct gpunvme_queue_info qp = {};
+	struct gpunvme_queue_info queue = {};
 
-	qp.size = sizeof(qp);
-	check(gpunvme_queue_get_info(front_session.qp[0], &qp));
+	queue.size = sizeof(queue);
+	check(gpunvme_queue_get_info(front_session.queue[0], &queue));
 	f->dq = front_session.dq;
-	f->depth = qp.depth;
+	f->depth = queue.depth;
 	f->ticks = first.ticks_per_ms;
 	f->lba_size = front_session.ns.lba_size;
 	f->nblocks = front_session.ns.nblocks;

@@ -31,7 +31,7 @@ static inline uint32_t front_width()
 static inline void front_open(struct front *f, const char *uri, uint32_t flags, size_t bytes)
 {
 	front_session.open(uri, flags, FRONT_QUEUES);
-	front_buffer.open(front_session.gpu, front_session.dev, front_session.qp[0], front_session.placement, bytes);
+	front_buffer.open(front_session.gpu, front_session.dev, front_session.queue[0], front_session.placement, bytes);
 	f->dbuf = front_buffer.dbuf;
 	f->queues = front_session.queues;
 	front_queues(f, front_session.view[0]);

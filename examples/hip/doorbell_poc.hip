@@ -35,7 +35,7 @@ int main(int argc, char **argv)
 		die("the GPU's stores do not reach this controller (placement " + s.placement + "): a CPU thread rings for it");
 	// The doorbells stand in a row: the admin queue's is 2 * qid places before that of queue qid.
 	char *doorbell = (char *)s.view[0].sq_db - 2 * s.view[0].qid * (4ull << s.info.dstrd);
-	page.open(s.gpu, s.dev, s.qp[0], s.placement, answer.size());
+	page.open(s.gpu, s.dev, s.queue[0], s.placement, answer.size());
 	page.put(answer.data(), answer.size());
 	identify.opc = GPUNVME_ADMIN_IDENTIFY;
 	identify.cdw10 = 1; // the controller

@@ -62,7 +62,7 @@ int main(int argc, char **argv)
 	check(gpunvme_file_open(s.dev, argv[2], nullptr, &file));
 	check(gpunvme_file_view(file, s.gpu, &view));
 	buffer data;
-	data.open(s.gpu, s.dev, s.qp[0], s.placement, (size_t)groups * threads * 2 * PIECE);
+	data.open(s.gpu, s.dev, s.queue[0], s.placement, (size_t)groups * threads * 2 * PIECE);
 	results r(groups * threads);
 	check(hipHostMalloc((void **)&sums, groups * threads * sizeof(*sums), hipHostMallocDefault), "hipHostMalloc");
 	sum_file<<<groups, threads>>>(s.dq, s.queues, view, data.dbuf, sums, r.status);

@@ -47,7 +47,7 @@ __global__ void gather(const gpunvme_dq *queues, uint32_t count, gpunvme_dbuf wo
 static uint64_t walk_again(const session &s, uint32_t lane, uint64_t pieces, uint64_t steps)
 {
 	gpunvme_gpu *cpu;
-	gpunvme_queue *qp;
+	gpunvme_queue *queue;
 	gpunvme_mem *mem;
 	gpunvme_dq dq;
 	gpunvme_dbuf dbuf;
@@ -55,9 +55,9 @@ static uint64_t walk_again(const session &s, uint32_t lane, uint64_t pieces, uin
 	uint64_t sum = mix(lane + 1);
 
 	check(gpunvme_gpu_open("cpu", nullptr, &cpu));
-	check(gpunvme_queue_create(s.dev, cpu, nullptr, &qp));
-	check(gpunvme_queue_view(qp, nullptr, &dq));
-	check(gpunvme_mem_alloc(cpu, qp, PIECE, nullptr, &mem));
+	check(gpunvme_queue_create(s.dev, cpu, nullptr, &queue));
+	check(gpunvme_queue_view(queue, nullptr, &dq));
+	check(gpunvme_mem_alloc(cpu, queue, PIECE, nullptr, &mem));
 	check(gpunvme_mem_map(mem, s.dev));
 	check(gpunvme_mem_dbuf(mem, s.dev, &dbuf));
 	copy.threads = 1;
@@ -67,7 +67,7 @@ static uint64_t walk_again(const session &s, uint32_t lane, uint64_t pieces, uin
 		check(gpunvme_run_copy(cpu, &dq, 1, &dbuf, &copy));
 		sum = digest(sum, (const uint64_t *)gpunvme_mem_ptr(mem));
 	}
-	gpunvme_queue_destroy(qp);
+	gpunvme_queue_destroy(queue);
 	gpunvme_mem_free(mem);
 	gpunvme_gpu_close(cpu);
 	return sum;
@@ -88,7 +88,7 @@ int main(int argc, char **argv)
 	if (s.ns.lba_size > PIECE || s.ns.nblocks < PIECE / s.ns.lba_size)
 		die("the namespace has no 4 KiB pieces");
 	uint64_t pieces = s.ns.nblocks / (PIECE / s.ns.lba_size);
-	work.open(s.gpu, s.dev, s.qp[0], s.placement, (size_t)lanes * PIECE);
+	work.open(s.gpu, s.dev, s.queue[0], s.placement, (size_t)lanes * PIECE);
 	check(hipHostMalloc((void **)&sums, lanes * sizeof(*sums), hipHostMallocDefault), "hipHostMalloc");
 	results r(lanes);
 	auto start = std::chrono::steady_clock::now();

@@ -122,7 +122,7 @@ struct buffer {
 struct session {
 	gpunvme_dev *dev = nullptr;
 	gpunvme_gpu *gpu = nullptr;
-	std::vector<gpunvme_queue *> qp;
+	std::vector<gpunvme_queue *> queue;
 	std::vector<gpunvme_dq> view; /* one for each queue */
 	gpunvme_dq *dq = nullptr;     /* the same in the GPU's memory */
 	uint32_t queues = 0;
@@ -145,13 +145,13 @@ struct session {
 		check(gpunvme_dev_get_info(dev, &info));
 		check(gpunvme_ns_get_info(dev, 0, &ns));
 		queues = info.queues < want ? info.queues : want;
-		qp.resize(queues);
+		queue.resize(queues);
 		view.resize(queues);
 		for (uint32_t i = 0; i < queues; i++) {
-			check(gpunvme_queue_create(dev, gpu, nullptr, &qp[i]));
-			check(gpunvme_queue_view(qp[i], &window, &view[i]));
+			check(gpunvme_queue_create(dev, gpu, nullptr, &queue[i]));
+			check(gpunvme_queue_view(queue[i], &window, &view[i]));
 		}
-		placement = placement_of(qp[0]);
+		placement = placement_of(queue[0]);
 		check(hipMalloc((void **)&dq, queues * sizeof(*dq)), "no memory on the GPU");
 		check(hipMemcpy(dq, view.data(), queues * sizeof(*dq), hipMemcpyHostToDevice), "hipMemcpy");
 	}
@@ -168,14 +168,14 @@ struct session {
 	/* One queue less, for others. No kernel runs on it. */
 	void release_queue()
 	{
-		gpunvme_queue_destroy(qp.back());
-		qp.pop_back();
+		gpunvme_queue_destroy(queue.back());
+		queue.pop_back();
 		queues--;
 	}
 
 	void close()
 	{
-		for (gpunvme_queue *q : qp)
+		for (gpunvme_queue *q : queue)
 			gpunvme_queue_destroy(q);
 		(void)hipFree(dq);
 		gpunvme_dev_close(dev);

@@ -47,7 +47,7 @@ int main(int argc, char **argv)
 	if (length / lba_size + (length % lba_size != 0) > s.ns.nblocks)
 		die("the namespace has only " + std::to_string(s.ns.nblocks) + " blocks");
 	const size_t room = (size_t)std::min<uint64_t>(PART, (length + lba_size - 1) / lba_size * lba_size);
-	data.open(s.gpu, s.dev, s.qp[0], s.placement, room);
+	data.open(s.gpu, s.dev, s.queue[0], s.placement, room);
 	std::vector<char> bytes(room);
 	results r(groups * threads);
 	for (uint64_t done = 0; done < length; done += PART) {

@@ -121,9 +121,9 @@ static int add_queues(const struct bench *b, struct gpunvme_queue_latency *sum, 
 	int ret;
 
 	for (uint32_t i = 0; i < b->s.queues; i++) {
-		ret = gpunvme_queue_get_info(b->s.qp[i], &info);
+		ret = gpunvme_queue_get_info(b->s.queue[i], &info);
 		if (!ret)
-			ret = gpunvme_queue_get_latency(b->s.qp[i], &latency);
+			ret = gpunvme_queue_get_latency(b->s.queue[i], &latency);
 		if (ret)
 			return failed("%s", why(ret));
 		*errors += info.errors;

@@ -94,17 +94,17 @@ static int make_ready(struct qualify *a)
 		ret = gpunvme_dev_reset(a->s.dev);
 	if (ret)
 		return ret;
-	if (!a->qp)
+	if (!a->queue)
 		return qualify_open_queue(a, 0);
-	ret = qualify_view(a, a->qp, &a->dq);
+	ret = qualify_view(a, a->queue, &a->dq);
 	if (ret != -ESHUTDOWN)
 		return ret;
-	ret = gpunvme_queue_recover(a->qp);
+	ret = gpunvme_queue_recover(a->queue);
 	if (!ret)
-		ret = gpunvme_queue_retire(a->qp); /* else it takes the place of a queue */
+		ret = gpunvme_queue_retire(a->queue); /* else it takes the place of a queue */
 	if (ret)
 		return ret;
-	return qualify_view(a, a->qp, &a->dq);
+	return qualify_view(a, a->queue, &a->dq);
 }
 
 static void run_row(struct qualify *a, struct watch *w, const struct row *row, const char **dead)

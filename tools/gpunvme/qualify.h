@@ -19,7 +19,7 @@ enum qualify_op { QUALIFY_READ, QUALIFY_WRITE, QUALIFY_FUA, QUALIFY_FLUSH, QUALI
 struct qualify {
 	struct session s; /* controller, threads and buffer */
 	struct session_opts o;
-	struct gpunvme_queue *qp; /* the standing queue */
+	struct gpunvme_queue *queue; /* the standing queue */
 	struct gpunvme_dq dq;
 	char *data;    /* the buffer, all of which rows use */
 	uint64_t area; /* blocks from 0 on that rows read and write */
@@ -54,8 +54,8 @@ __attribute__((format(printf, 2, 3))) int qualify_fail(struct qualify *a, const 
 int qualify_open_queue(struct qualify *a, uint32_t depth);
 void qualify_close_queue(struct qualify *a);
 
-/* A view of the whole namespace through @qp, with the right to write if the run has it. */
-int qualify_view(const struct qualify *a, struct gpunvme_queue *qp, struct gpunvme_dq *dq);
+/* A view of the whole namespace through @queue, with the right to write if the run has it. */
+int qualify_view(const struct qualify *a, struct gpunvme_queue *queue, struct gpunvme_dq *dq);
 
 /* Open controller, threads, buffer and the standing queue. Return: GO_ON or an exit code; 0 or the library's error. */
 int qualify_connect(struct qualify *a);

@@ -55,11 +55,11 @@ struct stamp qualify_stamp(const struct qualify *a, uint64_t lba)
 	return (struct stamp){ .run = a->run, .lba = lba, .generation = a->generation };
 }
 
-int qualify_view(const struct qualify *a, struct gpunvme_queue *qp, struct gpunvme_dq *dq)
+int qualify_view(const struct qualify *a, struct gpunvme_queue *queue, struct gpunvme_dq *dq)
 {
 	const struct gpunvme_view view = { sizeof(view), a->write ? GPUNVME_VIEW_WRITE : 0, 0, 0, 0 };
 
-	return gpunvme_queue_view(qp, &view, dq);
+	return gpunvme_queue_view(queue, &view, dq);
 }
 
 int qualify_open_queue(struct qualify *a, uint32_t depth)
@@ -69,16 +69,16 @@ int qualify_open_queue(struct qualify *a, uint32_t depth)
 
 	opts.flags = GPUNVME_QUEUE_STATS | GPUNVME_QUEUE_LATENCY;
 	opts.depth = depth;
-	ret = gpunvme_queue_create(a->s.dev, a->s.gpu, &opts, &a->qp);
+	ret = gpunvme_queue_create(a->s.dev, a->s.gpu, &opts, &a->queue);
 	if (ret)
 		return ret;
-	return qualify_view(a, a->qp, &a->dq);
+	return qualify_view(a, a->queue, &a->dq);
 }
 
 void qualify_close_queue(struct qualify *a)
 {
-	gpunvme_queue_destroy(a->qp);
-	a->qp = NULL;
+	gpunvme_queue_destroy(a->queue);
+	a->queue = NULL;
 }
 
 struct transfer {

@@ -23,16 +23,16 @@
 /* ---- How many ---- */
 
 struct queues {
-	struct gpunvme_queue **qp;
+	struct gpunvme_queue **queue;
 	struct gpunvme_dq *dq;
 	uint32_t count;
 };
 
 static void close_queues(struct queues *q)
 {
-	for (uint32_t i = 0; q->qp && i < q->count; i++)
-		gpunvme_queue_destroy(q->qp[i]);
-	free(q->qp);
+	for (uint32_t i = 0; q->queue && i < q->count; i++)
+		gpunvme_queue_destroy(q->queue[i]);
+	free(q->queue);
 	free(q->dq);
 }
 
@@ -43,15 +43,15 @@ static int open_queues(struct qualify *a, struct queues *q)
 	int ret = 0;
 
 	q->count = a->s.info.queues - 1;
-	q->qp = calloc(q->count + 1, sizeof(struct gpunvme_queue *));
+	q->queue = calloc(q->count + 1, sizeof(struct gpunvme_queue *));
 	q->dq = calloc(q->count + 1, sizeof(*q->dq));
-	if (!q->qp || !q->dq)
+	if (!q->queue || !q->dq)
 		return qualify_fail(a, "no memory for %u queues", q->count);
 	opts.depth = q->count < MANY || a->s.info.max_depth < SHORT ? 0 : SHORT;
 	for (uint32_t i = 0; i < q->count && !ret; i++) {
-		ret = gpunvme_queue_create(a->s.dev, a->s.gpu, &opts, &q->qp[i]);
+		ret = gpunvme_queue_create(a->s.dev, a->s.gpu, &opts, &q->queue[i]);
 		if (!ret)
-			ret = qualify_view(a, q->qp[i], &q->dq[i]);
+			ret = qualify_view(a, q->queue[i], &q->dq[i]);
 		if (ret)
 			return qualify_fail(a, "queue %u of %u: %s", i + 2, q->count + 1, why(ret));
 	}
@@ -244,7 +244,7 @@ int row_abort(struct qualify *a)
 
 static int recover(struct qualify *a)
 {
-	return gpunvme_queue_recover(a->qp);
+	return gpunvme_queue_recover(a->queue);
 }
 
 static int reset(struct qualify *a)
@@ -254,10 +254,10 @@ static int reset(struct qualify *a)
 
 static int view_again(struct qualify *a, struct churn *c)
 {
-	int ret = gpunvme_queue_retire(a->qp);
+	int ret = gpunvme_queue_retire(a->queue);
 
 	if (!ret)
-		ret = qualify_view(a, a->qp, &a->dq);
+		ret = qualify_view(a, a->queue, &a->dq);
 	if (ret)
 		return qualify_fail(a, "%s", why(ret));
 	for (uint32_t i = 0; i < churn_threads(c); i++)

@@ -31,7 +31,7 @@ enum { ALIGNED = 6, MISALIGNED };
 
 struct measure {
 	struct qualify *a;
-	struct gpunvme_queue *qp[MOST_THREADS];
+	struct gpunvme_queue *queue[MOST_THREADS];
 	struct gpunvme_dq dq[MOST_THREADS];
 	uint32_t queues;
 	uint64_t first, blocks; /* the window */
@@ -49,9 +49,9 @@ static int open_queues(struct measure *m, uint32_t threads)
 	opts.flags = GPUNVME_QUEUE_LATENCY;
 	m->queues = threads < m->a->s.info.queues ? threads : m->a->s.info.queues;
 	for (uint32_t i = 0; i < m->queues && !ret; i++) {
-		ret = gpunvme_queue_create(m->a->s.dev, m->a->s.gpu, &opts, &m->qp[i]);
+		ret = gpunvme_queue_create(m->a->s.dev, m->a->s.gpu, &opts, &m->queue[i]);
 		if (!ret)
-			ret = gpunvme_queue_view(m->qp[i], &view, &m->dq[i]);
+			ret = gpunvme_queue_view(m->queue[i], &view, &m->dq[i]);
 	}
 	return ret;
 }
@@ -59,8 +59,8 @@ static int open_queues(struct measure *m, uint32_t threads)
 static void close_queues(struct measure *m)
 {
 	for (uint32_t i = 0; i < m->queues; i++) {
-		gpunvme_queue_destroy(m->qp[i]);
-		m->qp[i] = NULL;
+		gpunvme_queue_destroy(m->queue[i]);
+		m->queue[i] = NULL;
 	}
 }
 
@@ -69,7 +69,7 @@ static void add_latencies(const struct measure *m, struct gpunvme_queue_latency 
 	struct gpunvme_queue_latency one = { .size = sizeof(one) };
 
 	for (uint32_t i = 0; i < m->queues; i++) {
-		if (gpunvme_queue_get_latency(m->qp[i], &one))
+		if (gpunvme_queue_get_latency(m->queue[i], &one))
 			continue;
 		sum->ticks_per_ms = one.ticks_per_ms;
 		for (unsigned k = 0; k < GPUNVME_LATENCY_BUCKETS; k++)

@@ -56,7 +56,7 @@ static uint64_t submitted(const struct soak *k)
 	uint64_t n = 0;
 
 	for (uint32_t q = 0; q < k->s.queues; q++)
-		n += gpunvme_queue_get_info(k->s.qp[q], &info) ? 0 : info.submitted;
+		n += gpunvme_queue_get_info(k->s.queue[q], &info) ? 0 : info.submitted;
 	return n;
 }
 
@@ -68,13 +68,13 @@ static int strike(struct blow *b)
 	switch (b->kind) {
 	case 0:
 		k->stops++;
-		ret = gpunvme_queue_stop(k->s.qp[b->queue], 1);
+		ret = gpunvme_queue_stop(k->s.queue[b->queue], 1);
 		if (ret)
 			return ret;
-		return gpunvme_queue_stop(k->s.qp[b->queue], 0);
+		return gpunvme_queue_stop(k->s.queue[b->queue], 0);
 	case 1:
 		k->recoveries++;
-		return gpunvme_queue_recover(k->s.qp[b->queue]);
+		return gpunvme_queue_recover(k->s.queue[b->queue]);
 	default:
 		k->resets++;
 		return gpunvme_dev_reset(k->s.dev);
@@ -129,15 +129,15 @@ static int view(struct soak *k, uint32_t q, bool ended)
 	struct gpunvme_view view = { sizeof(view), GPUNVME_VIEW_WRITE, 0, 0, 0 };
 	int ret = 0;
 
-	gpunvme_queue_retire(k->s.qp[q]); /* of a recovery while threads ran */
+	gpunvme_queue_retire(k->s.queue[q]); /* of a recovery while threads ran */
 	if (ended) {
 		k->recoveries++;
-		ret = gpunvme_queue_recover(k->s.qp[q]);
+		ret = gpunvme_queue_recover(k->s.queue[q]);
 	}
-	gpunvme_queue_retire(k->s.qp[q]);
+	gpunvme_queue_retire(k->s.queue[q]);
 	if (ret)
 		return ret;
-	return gpunvme_queue_view(k->s.qp[q], &view, &k->s.dq[q]);
+	return gpunvme_queue_view(k->s.queue[q], &view, &k->s.dq[q]);
 }
 
 /* A thread whose queue failed ends that queue. A queue that ended after its threads had finished refuses its view. */
