@@ -7,7 +7,7 @@
  *   queue_path --inline N --empty  the same without the lane's part
  *
  * The difference of the last two, counted by perf stat or by valgrind, divided by N is what one command costs a lane; bench/run
- * does that. bench/promises does it with one of the queue's promises left out at a time.
+ * does that. bench/guarantees does it with one of the queue's guarantees left out at a time.
  */
 #include "bench.h"
 

@@ -6,7 +6,7 @@
  * registers it has wrong, each of 5 bytes; then, for each command that it fetches, one byte of enum fate and what that needs. When there
  * is no more it is honest. The clock is its own: each look at it is a turn of the controller, and a wait that nothing ends is soon over.
  * Properties: every wait ends; doorbells are within their rings and BAR0; data pointers and rings lie in memory that is mapped, for
- * as many bytes as the command moves; what the library believes is within what it promises; sentences are printable; the port is
+ * as many bytes as the command moves; what the library believes is within what it guarantees; sentences are printable; the port is
  * closed once, with nothing mapped, and after the controller has stopped.
  */
 #include <errno.h>

@@ -150,7 +150,7 @@ const struct gfx_op *gfx_op_table(enum gfx_isa isa, unsigned *count);
  * RINGBITS  What a device writes is read fresh only with all bits its region demands (glc slc dlc for rings). Usage names no bit
  *           that bypasses the caches after L1, the page's type does; so the model wants all there are, and no invalidate helps.
  * TEAR      Accesses of 16 bytes to device memory fall apart into dwords, in any order. Usage: no access above 8 bytes is atomic.
- * SCHEDULE  Waves run in bursts, starve and change order. Usage promises no order of progress among waves.
+ * SCHEDULE  Waves run in bursts, starve and change order. Usage guarantees no order of progress among waves.
  * CLOCK     The real-time clock jumps ahead. It counts at a rate of its own (usage: s_sendmsg_rtn and s_memrealtime), and nothing says how
  *           long an instruction takes.
  * CACHES    on gfx942: L1 (of a wave, as in tgsplit mode) and the scalar cache as above; sc0 or sc1 bypasses L1, buffer_inv drops it.

@@ -84,7 +84,7 @@ SOURCE = [
     ("LATE", "loads of different words touch memory in any order", "CQ dwords 3 and 2 read under one wait", 3),
     ("TEAR", "no access above 8 bytes is atomic", "a completion read whole where it may be torn", 3),
     ("CACHES", "nothing keeps the scalar cache coherent within a kernel", "room looked for by scalar loads", 3),
-    ("SCHEDULE", "no order of progress is promised among waves", "time counted in turns", 3),
+    ("SCHEDULE", "no order of progress is guaranteed among waves", "time counted in turns", 3),
     ("CLOCK", "the clock may jump", "a deadline that is seen only shortly after it", 9),
     ("WAITS", "nothing goes on behind a doorbell before it was waited for", "no wait behind the doorbell", 3),
 ]

@@ -259,7 +259,7 @@ static void opening_keeps_the_time_of_an_image(void **state)
 }
 
 /* Block 0 to 7 are written and deallocated. What Identify says of them must be so. */
-static void try_promise(const char *path, bool zeroes, uint16_t status)
+static void try_guarantee(const char *path, bool zeroes, uint16_t status)
 {
 	struct gpunvme_sqe sqe;
 
@@ -284,15 +284,15 @@ static void try_folder(const char *type, bool zeroes)
 	image_make(image_path("image"), 1 << 20);
 	keeps_time(image_path("image"));
 	assert_int_equal(stat(image_path("image"), &before), 0);
-	try_promise(image_path("image"), zeroes, 0);
+	try_guarantee(image_path("image"), zeroes, 0);
 	assert_int_equal(stat(image_path("image"), &after), 0);
 	assert_int_equal(before.st_size, after.st_size);
 	loop = make_loop(path, sizeof(path), image_path("image"));
 	if (loop < 0)
 		return;
-	try_promise(path, zeroes, 0);
+	try_guarantee(path, zeroes, 0);
 	lies = true;
-	try_promise(path, true, zeroes ? 0 : GPUNVME_SC_INTERNAL);
+	try_guarantee(path, true, zeroes ? 0 : GPUNVME_SC_INTERNAL);
 	lies = false;
 	close(loop);
 }

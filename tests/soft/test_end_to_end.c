@@ -68,7 +68,7 @@ static int setup(void **state)
 		struct gpunvme_ns_info ns = { .size = sizeof(ns) };
 		int ret = gpunvme_ns_get_info(dev, all[i], &ns);
 
-		if (ret == -EOPNOTSUPP) /* with metadata: a clear refusal is all that is promised */
+		if (ret == -EOPNOTSUPP) /* with metadata: a clear refusal is all that is guaranteed */
 			assert_non_null(strstr(gpunvme_errmsg(), "metadata"));
 		else if (!ret)
 			nsids[ns_count++] = all[i];

@@ -164,7 +164,7 @@ static void test_freed_and_given_out_again(void **state)
 	a = get(memory, BYTES, GPUNVME_GET_KEEP);
 	works(&a, memory, 9);
 	put(&a);
-	assert_int_equal(gpunvme_mem_cache_forget(dev, memory + PAGE, 1), 0); /* as promised, of any byte of it */
+	assert_int_equal(gpunvme_mem_cache_forget(dev, memory + PAGE, 1), 0); /* as guaranteed, of any byte of it */
 	munmap(memory, BYTES);
 	memory = map_pages(memory);
 	a = get(memory, PAGE, 0);
@@ -192,13 +192,13 @@ static void test_neighbours(void **state)
 	works(&b, memory + 4000, 6);
 	put(&b);
 	assert_int_equal(gpunvme_mem_cache_forget(dev, NULL, 0), 0);
-	/* Promised and not promised: as the one that is not. */
+	/* Guaranteed and not guaranteed: as the one that is not. */
 	a = get(memory, PAGE, GPUNVME_GET_KEEP);
 	c = get(memory, 2 * PAGE, 0);
 	put(&a);
 	put(&c);
 	assert_int_equal(info().entries, 0);
-	/* Promised by nobody: what the neighbour has may be freed, and be other memory at the same address, while this is in use. */
+	/* Guaranteed by nobody: what the neighbour has may be freed, and be other memory at the same address, while this is in use. */
 	a = get(memory + 100, PAGE, 0);
 	b = get(memory + PAGE + 200, PAGE, 0);
 	assert_int_equal(b.dbuf.base, (uintptr_t)memory + PAGE);

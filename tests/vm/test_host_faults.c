@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What each injected fault of a drive through VFIO means to a program, as soft.test_promises has it of the controller in software:
+ * What each injected fault of a drive through VFIO means to a program, as soft.test_guarantees has it of the controller in software:
  * what QEMU's controller, the kernel and an administrator can be made to do. For the guest of tests/vm, whose scenario "host_faults"
- * makes that drive: GPUNVME_TEST_DRIVE is its address, GPUNVME_TEST_PORT the way through VFIO; GPUNVME_PROMISES_MS=M: the time-out
+ * makes that drive: GPUNVME_TEST_DRIVE is its address, GPUNVME_TEST_PORT the way through VFIO; GPUNVME_GUARANTEES_MS=M: the time-out
  * of commands, where it is what ends one. GPUNVME_TEST_LATE: storage that is later than that, too. GPUNVME_TEST_LAST: the injected
  * fault after which the drive is gone, too.
  */
@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #include "common/good.h"
-#include "common/promises.h"
+#include "common/guarantees.h"
 #include "util/clock.h"
 
 #define TIMEOUT_MS 2000u
@@ -35,7 +35,7 @@ static uint32_t timeout_ms = TIMEOUT_MS;
 static pid_t child;
 
 struct host_fault {
-	struct promise p;
+	struct guarantee p;
 	void (*strike)(struct rig *rig); /* while a lane writes, again and again; or */
 	enum ns ns;			 /* one command to a block of these meets with it */
 	uint64_t lba;
@@ -226,7 +226,7 @@ static struct outcome open_and_meet(const struct host_fault *m)
 
 static void every_fault_is_reported(void **state)
 {
-	const char *ms = getenv("GPUNVME_PROMISES_MS"), *on = getenv("GPUNVME_TEST_PORT");
+	const char *ms = getenv("GPUNVME_GUARANTEES_MS"), *on = getenv("GPUNVME_TEST_PORT");
 	const bool to_the_end = getenv("GPUNVME_TEST_LAST");
 	const size_t count = sizeof(faults) / sizeof(faults[0]) - !to_the_end;
 	char name[64];

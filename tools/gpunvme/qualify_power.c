@@ -19,7 +19,7 @@
 #define MOST_BLOCKS 16 /* of one write */
 
 /* From the report. */
-struct promise {
+struct guarantee {
 	uint64_t run, lba, blocks, durable; /* the generation that was flushed */
 	uint32_t lba_size, step;	    /* blocks of one write */
 	int whole;			    /* the drive guarantees that such a write is whole or not done */
@@ -50,14 +50,14 @@ static int is_answered(void)
 
 struct pass {
 	struct qualify *a;
-	const struct promise *p;
+	const struct guarantee *p;
 	int status;
 };
 
 static void pass_kernel(void *arg)
 {
 	struct pass *x = arg;
-	const struct promise *p = x->p;
+	const struct guarantee *p = x->p;
 
 	for (uint64_t at = 0; at < p->blocks && !x->status; at += p->step)
 		x->status = gpunvme_write(&x->a->dq, &x->a->s.dbuf, at * p->lba_size, (p->lba + at) << x->a->dq.lba_shift,
@@ -66,7 +66,7 @@ static void pass_kernel(void *arg)
 		x->status = gpunvme_flush(&x->a->dq);
 }
 
-static int write_pass(struct qualify *a, const struct promise *p)
+static int write_pass(struct qualify *a, const struct guarantee *p)
 {
 	struct pass x = { a, p, 0 };
 	struct stamp stamp;
@@ -79,10 +79,10 @@ static int write_pass(struct qualify *a, const struct promise *p)
 	return ret ? ret : x.status;
 }
 
-static struct promise promise_of(const struct qualify *a)
+static struct guarantee guarantee_of(const struct qualify *a)
 {
 	const struct gpunvme_ns_info *ns = &a->s.ns;
-	struct promise p = { .run = a->run, .lba_size = a->lba_size, .step = 1 };
+	struct guarantee p = { .run = a->run, .lba_size = a->lba_size, .step = 1 };
 
 	if (!ns->atomic_border)
 		while (p.step * 2 <= ns->atomic_power && p.step * 2 <= MOST_BLOCKS)
@@ -93,7 +93,7 @@ static struct promise promise_of(const struct qualify *a)
 	return p;
 }
 
-static int save_promise(struct qualify *a, const struct promise *p)
+static int save_guarantee(struct qualify *a, const struct guarantee *p)
 {
 	struct json_object *power;
 
@@ -114,7 +114,7 @@ static uint64_t number(struct json_object *object, const char *name)
 	return json_object_get_uint64(json_object_object_get(object, name));
 }
 
-static int load_promise(const struct qualify *a, struct json_object *report, struct promise *p)
+static int load_guarantee(const struct qualify *a, struct json_object *report, struct guarantee *p)
 {
 	struct json_object *power = json_object_object_get(report, "durable");
 	uint64_t all = REGION / a->lba_size;
@@ -132,7 +132,7 @@ static int load_promise(const struct qualify *a, struct json_object *report, str
 
 /* ---- Verifying ---- */
 
-static int bad_block(struct qualify *a, const struct promise *p, uint64_t at)
+static int bad_block(struct qualify *a, const struct guarantee *p, uint64_t at)
 {
 	char text[96];
 
@@ -140,7 +140,7 @@ static int bad_block(struct qualify *a, const struct promise *p, uint64_t at)
 			    stamp_tell(a->data + at * a->lba_size, a->lba_size, p->run, text));
 }
 
-static int verify(struct qualify *a, const struct promise *p)
+static int verify(struct qualify *a, const struct guarantee *p)
 {
 	uint64_t generation = 0, newer = 0;
 	int status = qualify_move(a, QUALIFY_READ, 0, p->lba, (uint32_t)p->blocks, a->page_blocks);
@@ -177,7 +177,7 @@ static int reconnect(struct qualify *a)
 }
 
 /* Return: 0, or a negative errno of the file of the report. */
-static int write_until_it_is_gone(struct qualify *a, struct promise *p)
+static int write_until_it_is_gone(struct qualify *a, struct guarantee *p)
 {
 	int ret = 0, status = 0;
 
@@ -185,7 +185,7 @@ static int write_until_it_is_gone(struct qualify *a, struct promise *p)
 		status = write_pass(a, p);
 		if (!status) {
 			p->durable = a->generation;
-			ret = save_promise(a, p);
+			ret = save_guarantee(a, p);
 		}
 		if (p->durable && is_answered())
 			break;
@@ -195,7 +195,7 @@ static int write_until_it_is_gone(struct qualify *a, struct promise *p)
 
 int row_power(struct qualify *a)
 {
-	struct promise p = promise_of(a);
+	struct guarantee p = guarantee_of(a);
 	int ret;
 
 	if (!a->write || (!a->power && !isatty(STDIN_FILENO))) {
@@ -223,12 +223,12 @@ int row_power(struct qualify *a)
 int row_after(struct qualify *a)
 {
 	struct json_object *report = json_object_from_file(a->after);
-	struct promise p;
+	struct guarantee p;
 	int ret;
 
 	if (!report)
 		return qualify_fail(a, "'%s' is no report of gpunvme qualify", a->after);
-	if (load_promise(a, report, &p))
+	if (load_guarantee(a, report, &p))
 		ret = verify(a, &p);
 	else
 		ret = qualify_fail(a, "'%s' has no blocks of this drive: use the report of this drive, after a loss of power", a->after);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "common/promises.h"
+#include "common/guarantees.h"
 
 #include <gpunvme/device.h>
 #include <errno.h>
@@ -24,7 +24,7 @@ static void open_side(struct rig *rig, struct side *s, const char *gpu, uint32_t
 	good(gpunvme_gpu_open(gpu, NULL, &s->gpu));
 	good(gpunvme_queue_create(rig->dev, s->gpu, &opts, &s->qp));
 	for (int i = 0; i < 2; i++) {
-		good(gpunvme_mem_alloc(s->gpu, s->qp, PROMISES_BLOCK, &kind, &s->mem[i]));
+		good(gpunvme_mem_alloc(s->gpu, s->qp, GUARANTEES_BLOCK, &kind, &s->mem[i]));
 		good(gpunvme_mem_map(s->mem[i], rig->dev));
 		good(gpunvme_mem_dbuf(s->mem[i], rig->dev, &s->dbuf[i]));
 	}
@@ -105,10 +105,10 @@ static bool works(struct rig *rig)
 	for (unsigned i = 0; i < 2 && !status; i++) {
 		struct side *s = &rig->side[i];
 
-		memset(gpunvme_mem_ptr(s->mem[0]), 0x30 + (int)i, PROMISES_BLOCK);
+		memset(gpunvme_mem_ptr(s->mem[0]), 0x30 + (int)i, GUARANTEES_BLOCK);
 		status = rig_move(rig, i, true, rig->lba);
 		status = status ? status : rig_move(rig, i, false, rig->lba);
-		if (!status && memcmp(gpunvme_mem_ptr(s->mem[0]), gpunvme_mem_ptr(s->mem[1]), PROMISES_BLOCK))
+		if (!status && memcmp(gpunvme_mem_ptr(s->mem[0]), gpunvme_mem_ptr(s->mem[1]), GUARANTEES_BLOCK))
 			fail_msg("what was written after the fault is not there");
 	}
 	rig->last = status;
@@ -136,21 +136,21 @@ static enum comes_back bring_back(struct rig *rig)
 	return after.generation == before.generation ? RECOVERED : RESET;
 }
 
-static void hold(const struct rig *rig, const struct promise *p, const struct outcome *o)
+static void hold(const struct rig *rig, const struct guarantee *p, const struct outcome *o)
 {
 	const unsigned long long told_ms = o->told_ns / GNV_NS_PER_MS, back_ms = o->back_ns / GNV_NS_PER_MS;
 
 	if (o->status != p->lane && !(p->also && o->status == p->also))
 		fail_msg("%s: the lane was told %d (%s), not %d", p->what, o->status, gpunvme_strerror(o->status), p->lane);
 	if (o->came > p->comes)
-		fail_msg("%s: %s was needed, and %s was promised", p->what, ways[o->came], ways[p->comes]);
+		fail_msg("%s: %s was needed, and %s was guaranteed", p->what, ways[o->came], ways[p->comes]);
 	if (o->other && !p->others)
 		fail_msg("%s: another queue was told %d", p->what, o->other);
 	if (told_ms > rig->timeout_ms + rig->grace_ms || back_ms > 8ull * rig->admin_ms + rig->grace_ms)
 		fail_msg("%s: told after %llu ms, back after %llu", p->what, told_ms, back_ms);
 }
 
-struct outcome rig_meet(struct rig *rig, const struct promise *p, rig_fault_fn *fault, void *arg)
+struct outcome rig_meet(struct rig *rig, const struct guarantee *p, rig_fault_fn *fault, void *arg)
 {
 	struct outcome o = { 0 };
 	pthread_t other;
@@ -183,7 +183,7 @@ void worst_add(struct worst *worst, const struct outcome *o)
 	worst->times++;
 }
 
-void worst_print(const struct worst *worst, const struct promise *p, const char *on, const char *kind)
+void worst_print(const struct worst *worst, const struct guarantee *p, const char *on, const char *kind)
 {
 	const struct outcome *o = &worst->o;
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the tests share that hold each injected fault of a drive to what docs/reliability.md promises: two queues with lanes of
+ * What the tests share that hold each injected fault of a drive to what docs/reliability.md guarantees: two queues with lanes of
  * their own, of which the first meets with it, and the ways by which things come back.
  */
-#ifndef TESTS_COMMON_PROMISES_H
-#define TESTS_COMMON_PROMISES_H
+#ifndef TESTS_COMMON_GUARANTEES_H
+#define TESTS_COMMON_GUARANTEES_H
 
 #include <gpunvme/gpunvme.h>
 #include <setjmp.h>
@@ -15,11 +15,11 @@
 
 #include <cmocka.h>
 
-#define PROMISES_BLOCK 512u
+#define GUARANTEES_BLOCK 512u
 
 enum comes_back { ALONE, RECOVERED, RESET, NEVER }; /* nothing was lost; by a new queue; by a reset of the controller; not at all */
 
-struct promise {
+struct guarantee {
 	const char *what;
 	int lane;	       /* its result; of a command's status without DNR and More */
 	enum comes_back comes; /* no worse than this */
@@ -68,7 +68,7 @@ int rig_move(struct rig *rig, unsigned side, bool write, uint64_t lba);
  * can be recovered is recovered, and all of that is compared with the guarantee.
  */
 typedef int rig_fault_fn(struct rig *rig, void *arg, uint64_t *told_ns);
-struct outcome rig_meet(struct rig *rig, const struct promise *p, rig_fault_fn *fault, void *arg);
+struct outcome rig_meet(struct rig *rig, const struct guarantee *p, rig_fault_fn *fault, void *arg);
 
 /* Worst of several. */
 struct worst {
@@ -77,6 +77,6 @@ struct worst {
 };
 void worst_add(struct worst *worst, const struct outcome *o);
 /* A line for scripts/reliability. @kind: what it is called there, "fault" or "host_fault". */
-void worst_print(const struct worst *worst, const struct promise *p, const char *on, const char *kind);
+void worst_print(const struct worst *worst, const struct guarantee *p, const char *on, const char *kind);
 
 #endif

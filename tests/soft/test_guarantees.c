@@ -5,9 +5,9 @@
  * prints.
  *
  * Guaranteed are results, and times in the library's own deadlines: a lane gets its result within the time-out of its command, a
- * recovery ends within those of its admin commands. GPUNVME_PROMISES=N in the environment: so many of each injected fault, not one.
- * GPUNVME_PROMISES_MS=M: the time-out of commands, where it is what ends one. GPUNVME_PROMISES_ON=vfio-user: the controller is
- * served, and reached by its socket, so that registers, resets and memory go by messages. GPUNVME_PROMISES_ON=hsa: the lanes are
+ * recovery ends within those of its admin commands. GPUNVME_GUARANTEES=N in the environment: so many of each injected fault, not one.
+ * GPUNVME_GUARANTEES_MS=M: the time-out of commands, where it is what ends one. GPUNVME_GUARANTEES_ON=vfio-user: the controller is
+ * served, and reached by its socket, so that registers, resets and memory go by messages. GPUNVME_GUARANTEES_ON=hsa: the lanes are
  * those of an AMD GPU, here of one that is emulated.
  */
 #include <errno.h>
@@ -18,7 +18,7 @@
 
 #include "common/good.h"
 #include "common/image.h"
-#include "common/promises.h"
+#include "common/guarantees.h"
 #include "util/clock.h"
 
 #define LONG_MS 30000u
@@ -26,7 +26,7 @@
 #define GRACE_MS 20000u
 #define VICTIM 77u /* the block whose write meets with it */
 
-static const struct promise promises[] = {
+static const struct guarantee guarantees[] = {
 	{ "delay:20000", 0, ALONE, false, 0 },
 	{ "shuffle:20000", 0, ALONE, false, 0 },
 	{ "lose", -GPUNVME_ETIMEDOUT, RECOVERED, false, 0 },
@@ -56,21 +56,21 @@ static uint32_t timeout_ms = 6000; /* where it is what ends the command */
 
 static int make_image(void **state)
 {
-	const char *wanted = getenv("GPUNVME_PROMISES_ON"), *ms = getenv("GPUNVME_PROMISES_MS");
+	const char *wanted = getenv("GPUNVME_GUARANTEES_ON"), *ms = getenv("GPUNVME_GUARANTEES_MS");
 
 	if (image_make_disk(state, 1 << 20))
 		return -1;
 	if (wanted && strcmp(wanted, "soft")) {
 		on = !strcmp(wanted, "vfio-user") ? SERVED : ON_GPU;
 		if (on == ON_GPU && strcmp(wanted, "hsa"))
-			fail_msg("GPUNVME_PROMISES_ON=%s: soft, vfio-user or hsa", wanted);
+			fail_msg("GPUNVME_GUARANTEES_ON=%s: soft, vfio-user or hsa", wanted);
 	}
 	if (ms)
 		timeout_ms = (uint32_t)atoi(ms);
 	return 0;
 }
 
-static void open_all(struct rig *rig, const struct promise *p)
+static void open_all(struct rig *rig, const struct guarantee *p)
 {
 	struct gpunvme_dev_opts opts = GPUNVME_DEV_OPTS_INIT;
 	char uri[512], sock[96];
@@ -114,24 +114,24 @@ static int write_victim(struct rig *rig, void *arg, uint64_t *told_ns)
 
 static void every_fault_is_reported(void **state)
 {
-	const char *n = getenv("GPUNVME_PROMISES");
+	const char *n = getenv("GPUNVME_GUARANTEES");
 	unsigned times = n ? (unsigned)atoi(n) : 1;
 
 	(void)state;
-	for (size_t i = FIRST; i < sizeof(promises) / sizeof(promises[0]); i += STEP) {
+	for (size_t i = FIRST; i < sizeof(guarantees) / sizeof(guarantees[0]); i += STEP) {
 		struct worst worst = { 0 };
 
 		for (unsigned k = 0; k < times; k++) {
 			struct rig rig;
 			struct outcome o;
 
-			open_all(&rig, &promises[i]);
-			o = rig_meet(&rig, &promises[i], write_victim, NULL);
+			open_all(&rig, &guarantees[i]);
+			o = rig_meet(&rig, &guarantees[i], write_victim, NULL);
 			worst_add(&worst, &o);
 			rig_close(&rig);
 			good(gpunvme_server_stop(server));
 		}
-		worst_print(&worst, &promises[i], ons[on], "fault");
+		worst_print(&worst, &guarantees[i], ons[on], "fault");
 	}
 }
 
@@ -139,5 +139,5 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = { cmocka_unit_test(every_fault_is_reported) };
 
-	return cmocka_run_group_tests_name("promises", tests, make_image, image_remove_disk);
+	return cmocka_run_group_tests_name("guarantees", tests, make_image, image_remove_disk);
 }
