@@ -44,7 +44,7 @@ struct ring {
 	uint64_t mark_done[2];
 	double mark_time[2];
 	double quiet_until; /* SERVE_HOSTILE */
-	bool played;
+	bool tricked;
 	uint64_t again_at; /* done: then what is in `again`, CID and status, is posted once more; 0: nothing is */
 	uint32_t again[2];
 };

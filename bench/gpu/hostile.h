@@ -69,15 +69,15 @@ static inline quad tampered(struct ring *q, quad cqe, enum trick trick)
 /* Complete a command, with the trick. */
 static inline void complete_hostile(struct ring *q, uint32_t cid, uint32_t status, enum trick trick)
 {
-	if (q->done++ < TRICK_EACH || (q->played && trick < TRICK_FAR_CID && next_random(q) % TRICK_EACH)) {
+	if (q->done++ < TRICK_EACH || (q->tricked && trick < TRICK_FAR_CID && next_random(q) % TRICK_EACH)) {
 		post_entry(q, completion(q, cid, status));
 		return;
 	}
-	if (trick == TRICK_PAUSE && !q->played)
+	if (trick == TRICK_PAUSE && !q->tricked)
 		q->quiet_until = now_seconds() + TRICK_TIMEOUT / 2;
 	else if (trick == TRICK_FALL_SILENT || trick == TRICK_LATE)
 		q->quiet_until = now_seconds() + (trick == TRICK_LATE ? 2 * TRICK_TIMEOUT : 1e9);
-	q->played = true;
+	q->tricked = true;
 	if (trick == TRICK_LOSE)
 		return;
 	post_entry(q, tampered(q, completion(q, cid, status), trick));

@@ -19,7 +19,7 @@
 
 #include "common/pair.h"
 #include "gpu/gpu.h"
-#include "mocks/cuda/stand_in.h"
+#include "mocks/cuda/mock.h"
 #include "vdrive/shared.h"
 
 #define DRIVE "soft:vram:4M?on=cuda:0&queues=2"
@@ -67,20 +67,20 @@ VISIBLE extern const size_t gnv_vd_kernel_args;
 const size_t gnv_vd_kernel_args = sizeof(struct gnv_vd_args);
 
 /* NULL: the driver is the machine's. */
-static inline struct stand_in *mock_driver(void)
+static inline struct cuda_mock *mock_driver(void)
 {
 	const char *path = getenv("GPUNVME_CUDA_LIBRARY");
 	void *library = path ? dlopen(path, RTLD_NOW | RTLD_NOLOAD) : NULL;
-	struct stand_in *(*stand_in_of)(void);
+	struct cuda_mock *(*mock_of)(void);
 	void *symbol;
 
 	if (!path)
 		return NULL;
 	assert_non_null(library);
-	symbol = dlsym(library, "stand_in");
-	memcpy(&stand_in_of, &symbol, sizeof(symbol));
+	symbol = dlsym(library, "cuda_mock");
+	memcpy(&mock_of, &symbol, sizeof(symbol));
 	dlclose(library); /* a GPU of main() keeps it */
-	return stand_in_of();
+	return mock_of();
 }
 
 /* Has this machine no GPU of CUDA, and no mock? */
@@ -189,7 +189,7 @@ static inline void write_and_read_there(struct rig *r)
 /* Of the mock driver: nothing is left, and no rule was broken. */
 static inline int check(void **state)
 {
-	const struct stand_in *driver = mock_driver();
+	const struct cuda_mock *driver = mock_driver();
 
 	(void)state;
 	if (!driver)

@@ -136,7 +136,7 @@ static void order_is_kept_there(void **state)
 /* Memory of one GPU, a drive on another. */
 static void memory_of_a_peer(void **state)
 {
-	struct stand_in *driver = mock_driver();
+	struct cuda_mock *driver = mock_driver();
 	struct gpunvme_gpu *other;
 	struct rig r;
 
@@ -174,7 +174,7 @@ static void is_refused_there(const char *uri, const char *lanes, uint32_t mem_fl
 /* What would go past the link of the drive, and what the drive does not reach. */
 static void memory_of_the_gpu_that_is_refused(void **state)
 {
-	struct stand_in *driver = mock_driver();
+	struct cuda_mock *driver = mock_driver();
 	const struct gpunvme_queue_opts opts = { .size = sizeof(opts), .flags = GPUNVME_QUEUE_VRAM, .depth = 64 };
 	struct gpunvme_dev *dev;
 	struct gpunvme_gpu *gpu;
@@ -269,7 +269,7 @@ static void commands_outlive_launches(void **state)
  */
 static void the_context_ends(void **state)
 {
-	struct stand_in *driver = mock_driver();
+	struct cuda_mock *driver = mock_driver();
 	char why[300] = "";
 	static struct rig r; /* its memory stays, for LeakSanitizer, too */
 	uint32_t value;
@@ -317,7 +317,7 @@ static void serve(struct served *s)
 }
 
 /* Return: registrations that stay. Their memory is still mapped. */
-static int end_served(struct served *s, struct stand_in *driver)
+static int end_served(struct served *s, struct cuda_mock *driver)
 {
 	int stay;
 
@@ -333,7 +333,7 @@ static int end_served(struct served *s, struct stand_in *driver)
 /* The same of a drive that is served: the client gets its memory back, and the server keeps what the driver has pinned of it. */
 static void the_context_of_a_served_drive_ends(void **state)
 {
-	struct stand_in *driver = mock_driver();
+	struct cuda_mock *driver = mock_driver();
 	struct served s;
 	uint32_t value;
 
@@ -370,7 +370,7 @@ int __wrap_gnv_cuda_write(struct gnv_cuda *cuda, uint64_t at, const void *from, 
  */
 static void refused_memory_of_a_client_stays(void **state)
 {
-	struct stand_in *driver = mock_driver();
+	struct cuda_mock *driver = mock_driver();
 	struct gpunvme_mem *mem;
 	struct served s;
 	int before;
@@ -399,7 +399,7 @@ static void refused_memory_of_a_client_stays(void **state)
 /* Copies from the GPU fail for a while: for some looks of the drive's threads, or until the controller has a fatal status. */
 static void errors_that_pass(bool fatal)
 {
-	struct stand_in *driver = mock_driver();
+	struct cuda_mock *driver = mock_driver();
 	const unsigned before = driver ? driver->failed : 0;
 	struct rig r;
 	uint32_t value;
@@ -620,7 +620,7 @@ static uint32_t blocks_of(const char *uri)
 /* A part of a GPU (MIG) may be smaller than the drive would be: then a block serves several queues. */
 static void a_small_gpu(void **state)
 {
-	struct stand_in *driver = mock_driver();
+	struct cuda_mock *driver = mock_driver();
 	const char *uri = "soft:vram:4M?on=cuda:0&queues=6";
 	struct gpunvme_dev *dev;
 
@@ -714,7 +714,7 @@ static void drives_that_cannot_be_are_refused(void **state)
 
 static void cannot_be_opened(int error, const char *call, unsigned skip, int ret, const char *says)
 {
-	struct stand_in *driver = mock_driver();
+	struct cuda_mock *driver = mock_driver();
 	struct gpunvme_dev *dev;
 	int got;
 

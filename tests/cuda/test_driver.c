@@ -15,13 +15,13 @@
 #include <gpunvme/gpunvme.h>
 
 #include "common/image.h"
-#include "common/played.h"
+#include "common/mock.h"
 #include "common/refused.h"
 #include "gpu/gpu.h"
 #include "mem/mem.h"
 #include "os/nvidia/cuda.h"
 #include "os/nvidia/uapi/cuda.h"
-#include "mocks/cuda/stand_in.h"
+#include "mocks/cuda/mock.h"
 
 #define PATIENT_MS 600000u /* of kernels that end: a busy machine may run their threads late */
 
@@ -86,7 +86,7 @@ SAME(sizeof(gnv_cuda_ptr), sizeof(CUdeviceptr));
 #endif
 #endif
 
-static struct stand_in *driver;
+static struct cuda_mock *driver;
 static char *path; /* of the mock */
 
 static int begin(void **state)
@@ -97,7 +97,7 @@ static int begin(void **state)
 
 	(void)state;
 	path = strdup(library ? library : "");
-	driver = played("GPUNVME_CUDA_LIBRARY", path, "stand_in");
+	driver = mock_state("GPUNVME_CUDA_LIBRARY", path, "cuda_mock");
 	return !driver;
 }
 
@@ -150,7 +150,7 @@ static void open_says_what_it_is(void **state)
 	assert_int_equal(info.kind, GPUNVME_GPU_CUDA);
 	assert_int_equal(info.width, 32);
 	assert_int_equal(info.ticks_per_ms, 1000000);
-	assert_string_equal(info.name, "stand-in 2");
+	assert_string_equal(info.name, "mock 2");
 	gpunvme_gpu_close(gpu);
 }
 

@@ -43,7 +43,7 @@ static void memory_of_a_pool_holds_data(void **state)
 
 static void a_drive_on_another_gpu_reaches_it(void **state)
 {
-	struct stand_in *driver = mock_driver();
+	struct cuda_mock *driver = mock_driver();
 	struct gpunvme_gpu *other;
 	gnv_cuda_ptr at;
 	struct rig r;
@@ -70,7 +70,7 @@ static void a_drive_on_another_gpu_reaches_it(void **state)
 
 static void drives_that_do_not_reach_it(void **state)
 {
-	struct stand_in *driver = mock_driver();
+	struct cuda_mock *driver = mock_driver();
 	const gnv_cuda_ptr at = allocate(0, LEN);
 
 	(void)state;
@@ -93,7 +93,7 @@ static void drives_that_do_not_reach_it(void **state)
 
 static void memory_that_is_refused(void **state)
 {
-	struct stand_in *driver = mock_driver();
+	struct cuda_mock *driver = mock_driver();
 	gnv_cuda_ptr at = allocate(0, LEN);
 
 	(void)state;

@@ -123,7 +123,7 @@ static void mapped_memory_holds_data(void **state)
 /* The library permits that GPU to access the mappings that have the data. */
 static void a_drive_on_another_gpu_reaches_it(void **state)
 {
-	struct stand_in *driver = mock_driver();
+	struct cuda_mock *driver = mock_driver();
 	struct gpunvme_gpu *other;
 	struct segment s;
 	struct rig r;

@@ -17,8 +17,8 @@
 #include <gpunvme/gpunvme.h>
 
 #include "common/pair.h"
-#include "common/played.h"
-#include "mocks/cuda/stand_in.h"
+#include "common/mock.h"
+#include "mocks/cuda/mock.h"
 #include "os/nvidia/uapi/cuda.h"
 #include "soft/streams.h"
 
@@ -26,7 +26,7 @@
 #define BUFFER (64u << 10)
 #define LIST (BUFFER / 2) /* offset of the list in the buffer */
 
-static struct stand_in *driver;
+static struct cuda_mock *driver;
 
 static struct {
 	struct pair pair;
@@ -39,7 +39,7 @@ static struct {
 static int begin_group(void **state)
 {
 	(void)state;
-	driver = played("GPUNVME_CUDA_LIBRARY", strdup(getenv("GPUNVME_CUDA_LIBRARY")), "stand_in");
+	driver = mock_state("GPUNVME_CUDA_LIBRARY", strdup(getenv("GPUNVME_CUDA_LIBRARY")), "cuda_mock");
 	return !driver;
 }
 

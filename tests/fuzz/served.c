@@ -7,14 +7,14 @@
 #include "soft/soft.h"
 #include "util/thread.h"
 
-static int start_played(struct gnv_soft_server *server);
+static int start_mock(struct gnv_soft_server *server);
 static void leaves(struct gnv_soft_cmd *cmd, bool posted);
 
 /*
  * Of a thread the target plays; and of a command it is distinguished whether it is posted or discarded, which the caller's name
  * says.
  */
-#define gnv_thread_start(thread, run, server) ((void)(thread), (void)(run), start_played(server))
+#define gnv_thread_start(thread, run, server) ((void)(thread), (void)(run), start_mock(server))
 #include "soft/engine/server.c"
 #define gnv_soft_leave(cmd) leaves(cmd, __func__[0] == 'p')
 #include "soft/engine/complete.c"
@@ -62,7 +62,7 @@ void __wrap_gnv_sys_clear(void *ptr, size_t len)
 	memset(ptr, 0, len);
 }
 
-static int start_played(struct gnv_soft_server *server)
+static int start_mock(struct gnv_soft_server *server)
 {
 	server->started = 1;
 	return gnv_soft_attach(server);

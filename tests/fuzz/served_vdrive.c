@@ -13,10 +13,10 @@
 #include "vdrive/drive.h"
 #include "vdrive/vdrive.h"
 
-static int start_played(struct gnv_soft_server *server);
+static int start_mock(struct gnv_soft_server *server);
 
 /* Threads that the target plays. */
-#define gnv_thread_start(thread, run, server) ((void)(thread), (void)(run), start_played(server))
+#define gnv_thread_start(thread, run, server) ((void)(thread), (void)(run), start_mock(server))
 #include "soft/engine/server.c"
 #undef gnv_thread_start
 #define gnv_thread_start(thread, run, drive) ((void)(thread), (void)(run), (void)(drive), 0)
@@ -51,7 +51,7 @@ int __wrap_nanosleep(const struct timespec *pause, struct timespec *left)
 	return 0;
 }
 
-static int start_played(struct gnv_soft_server *server)
+static int start_mock(struct gnv_soft_server *server)
 {
 	server->started = 1;
 	return gnv_soft_attach(server);

@@ -59,15 +59,15 @@ ENDLESS, HUNG = 400000000, 30000000  # instructions: lanes go round many times w
 
 
 def run(args, test, code, seed=1, steps=ENDLESS):
-    setting = {"GPUNVME_HSA_LIBRARY": str(args.runtime), "GPUNVME_TEST_GPU": "hsa:0", "STANDIN_LANES": "gfx", "STANDIN_CODE": str(code),
-               "STANDIN_STEPS": str(steps), "GFX_SEED": str(1000 * seed)}
+    setting = {"GPUNVME_HSA_LIBRARY": str(args.runtime), "GPUNVME_TEST_GPU": "hsa:0", "MOCK_LANES": "gfx", "MOCK_CODE": str(code),
+               "MOCK_STEPS": str(steps), "GFX_SEED": str(1000 * seed)}
     done = subprocess.run([str(args.programs[test])], capture_output=True, text=True, errors="replace", timeout=250,
                           env={**os.environ, **setting})
     return done.returncode, done.stdout + done.stderr
 
 
 def run_grid(args, code):
-    setting = {"GPUNVME_HSA_LIBRARY": str(args.runtime), "STANDIN_LANES": "gfx", "GRID_CODE": str(code)}
+    setting = {"GPUNVME_HSA_LIBRARY": str(args.runtime), "MOCK_LANES": "gfx", "GRID_CODE": str(code)}
     done = subprocess.run([str(args.programs["test_grid"])], capture_output=True, text=True, errors="replace", timeout=250,
                           env={**os.environ, **setting})
     return done.returncode, done.stdout + done.stderr
@@ -87,7 +87,7 @@ def pages(args, folder):
     failed = 0
     code = build(folder / "pages.co", source="tests/hsa/page_types.hip")
     for seed in range(1, 4):
-        setting = {"GPUNVME_HSA_LIBRARY": str(args.runtime), "STANDIN_LANES": "gfx", "PAGES_CODE": str(code), "GFX_SEED": str(1000 * seed)}
+        setting = {"GPUNVME_HSA_LIBRARY": str(args.runtime), "MOCK_LANES": "gfx", "PAGES_CODE": str(code), "GFX_SEED": str(1000 * seed)}
         done = subprocess.run([str(args.programs["test_page_types"])], capture_output=True, text=True, errors="replace", timeout=250,
                               env={**os.environ, **setting})
         failed += done.returncode != 0
@@ -138,7 +138,7 @@ def plants(args, folder):
                 break
         good = bool(status) == bool(edits)
         failed += not good
-        said = [line for line in text.splitlines() if line.startswith(("stand-in: gnvk", "[  ERROR", "ERROR", "Could not"))]
+        said = [line for line in text.splitlines() if line.startswith(("mock: gnvk", "[  ERROR", "ERROR", "Could not"))]
         print(f"{'ok  ' if good else 'FAIL'} {name}: {test}, seed {seed}: {said[0][:150] if status and said else 'passed' if not status else status}", flush=True)
     return failed
 
@@ -146,7 +146,7 @@ def plants(args, folder):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("part", choices=("ways", "plants", "grid", "pages"))
-    parser.add_argument("runtime", type=pathlib.Path, help="the stand-in")
+    parser.add_argument("runtime", type=pathlib.Path, help="the mock")
     parser.add_argument("programs", type=pathlib.Path, nargs="+", help="test_hsa, test_bells, test_copy, test_ordering, test_grid, test_page_types")
     args = parser.parse_args()
     args.programs = {path.name: path for path in args.programs}

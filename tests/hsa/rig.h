@@ -16,14 +16,14 @@
 #include <gpunvme/gpunvme.h>
 
 #include "common/image.h"
-#include "common/played.h"
+#include "common/mock.h"
 #include "mocks/hsa/runtime.h"
 
 #define BLOCKS 2048u
 #define FIRST 77u
 
 static char uri[300];
-static struct standin_counts *counts;
+static struct mock_counts *counts;
 
 static inline unsigned pattern(unsigned lba)
 {
@@ -36,7 +36,7 @@ static int setup(void **state)
 	FILE *file;
 	unsigned i;
 
-	counts = played_symbol("standin_counts");
+	counts = mock_symbol("mock_counts");
 	assert_non_null(counts);
 	assert_int_equal(image_make_dir(state), 0);
 	image_make(image_path("i"), BLOCKS * 512);
@@ -80,7 +80,7 @@ static inline void hsa_path_open(struct hsa_path *p, const struct gpunvme_queue_
 
 static inline void nothing_left(void)
 {
-	const struct standin_counts none = { 0 };
+	const struct mock_counts none = { 0 };
 
 	assert_memory_equal(counts, &none, sizeof(none));
 }
@@ -88,7 +88,7 @@ static inline void nothing_left(void)
 /* What GPUs keep that were closed after a fault: nothing of them can be undone, and so all of it stays. */
 static inline void left_by_faults(int gpus)
 {
-	const struct standin_counts left = {
+	const struct mock_counts left = {
 		.runtime = gpus, .queues = gpus, .signals = gpus, .executables = gpus, .allocations = 2 * gpus
 	};
 
@@ -121,21 +121,21 @@ static inline void pretend(const char *variable, const char *value)
 static int clear(void **state)
 {
 	(void)state;
-	unsetenv("STANDIN_GPUS");
-	unsetenv("STANDIN_GFX");
-	unsetenv("STANDIN_MINOR");
-	unsetenv("STANDIN_LACKS");
-	unsetenv("STANDIN_FAIL");
-	unsetenv("STANDIN_LATE");
-	unsetenv("STANDIN_POINTERS");
-	unsetenv("STANDIN_EXTENDED");
-	unsetenv("STANDIN_CPUS");
-	unsetenv("STANDIN_HIVE");
-	unsetenv("STANDIN_ALSO");
-	unsetenv("STANDIN_UNITS");
-	unsetenv("STANDIN_QUEUE_STAYS");
-	unsetenv("STANDIN_WEDGED");
-	unsetenv("STANDIN_INTEROP");
+	unsetenv("MOCK_GPUS");
+	unsetenv("MOCK_GFX");
+	unsetenv("MOCK_MINOR");
+	unsetenv("MOCK_LACKS");
+	unsetenv("MOCK_FAIL");
+	unsetenv("MOCK_LATE");
+	unsetenv("MOCK_POINTERS");
+	unsetenv("MOCK_EXTENDED");
+	unsetenv("MOCK_CPUS");
+	unsetenv("MOCK_HIVE");
+	unsetenv("MOCK_ALSO");
+	unsetenv("MOCK_UNITS");
+	unsetenv("MOCK_QUEUE_STAYS");
+	unsetenv("MOCK_WEDGED");
+	unsetenv("MOCK_INTEROP");
 	nothing_left();
 	return 0;
 }

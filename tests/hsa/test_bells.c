@@ -72,7 +72,7 @@ static void *stop_lanes(void *arg)
 	unsigned (*evict)(unsigned ms);
 
 	(void)arg;
-	*(void **)&evict = played_symbol("standin_evict");
+	*(void **)&evict = mock_symbol("mock_evict");
 	while (!evict(STILL_MS)) /* until there are lanes */
 		;
 	return NULL;

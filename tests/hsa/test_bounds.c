@@ -70,7 +70,7 @@ static void test_full(void **state)
 	__atomic_store_n(&word[0], 1, __ATOMIC_RELEASE);
 	while (!__atomic_load_n(&word[1], __ATOMIC_ACQUIRE)) /* it runs */
 		;
-	pretend("STANDIN_UNITS", "1");
+	pretend("MOCK_UNITS", "1");
 	assert_int_equal(gpu->ops->peek(gpu, &seen, range.lane, 8), -EIO);
 	says("did not copy within 1000 ms");
 	says("Leave some units free");
@@ -121,7 +121,7 @@ static void stays(void *arg)
 	struct gpunvme_gpu *gpu;
 
 	(void)arg;
-	pretend("STANDIN_QUEUE_STAYS", "1");
+	pretend("MOCK_QUEUE_STAYS", "1");
 	open_quick(&gpu);
 	gpunvme_gpu_close(gpu); /* not after 300 s, which the test may take (TIMEOUT) */
 	left_by_faults(1);
@@ -146,8 +146,8 @@ static void copy_unknown(void *arg)
 	bool (*add)(const char *name, const void *ptr, size_t len, unsigned gpus) = NULL;
 	hsa_status_t (*copy)(void *to, const void *from, size_t size) = NULL;
 
-	*(void **)&add = played_symbol("standin_range_add");
-	*(void **)&copy = played_symbol("hsa_memory_copy");
+	*(void **)&add = mock_symbol("mock_range_add");
+	*(void **)&copy = mock_symbol("hsa_memory_copy");
 	if (!add || !copy || !add("bar", bar, sizeof(bar), 1))
 		_exit(1);
 	signal(SIGABRT, caught);

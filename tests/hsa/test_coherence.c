@@ -12,12 +12,12 @@
 #include <gpunvme/gpunvme.h>
 #include <gpunvme/unstable.h>
 
-#include "common/played.h"
+#include "common/mock.h"
 #include "mocks/hsa/runtime.h"
 
 static void test_hdp(void **state)
 {
-	uint32_t *hdp = played_symbol("standin_hdp");
+	uint32_t *hdp = mock_symbol("mock_hdp");
 	struct gpunvme_gpu *gpu = NULL;
 
 	(void)state;
@@ -30,11 +30,11 @@ static void test_hdp(void **state)
 	assert_int_equal(gpunvme_gpu_coherence(gpu, (enum gpunvme_coherence)3), -EINVAL);
 	assert_int_equal(gpunvme_gpu_coherence(NULL, GPUNVME_COHERENCE_HDP), -EINVAL);
 	gpunvme_gpu_close(gpu);
-	setenv("STANDIN_LACKS", "hdp", 1);
+	setenv("MOCK_LACKS", "hdp", 1);
 	assert_int_equal(gpunvme_gpu_open("hsa:0", NULL, &gpu), 0);
 	assert_int_equal(gpunvme_gpu_coherence(gpu, GPUNVME_COHERENCE_HDP), -EOPNOTSUPP);
 	assert_int_equal(*hdp, 1);
-	unsetenv("STANDIN_LACKS");
+	unsetenv("MOCK_LACKS");
 	gpunvme_gpu_close(gpu);
 }
 
@@ -62,10 +62,10 @@ static void test_fence(void **state)
 	assert_int_equal(gpunvme_gpu_open("hsa:0", NULL, &gpu), 0);
 	assert_int_equal(gpunvme_gpu_fence(gpu), 0);
 	assert_int_equal(gpunvme_gpu_fence(gpu), 0);
-	setenv("STANDIN_FAIL", "barrier:1:1009", 1);
+	setenv("MOCK_FAIL", "barrier:1:1009", 1);
 	assert_int_equal(gpunvme_gpu_fence(gpu), -EIO);
 	assert_non_null(strstr(gpunvme_errmsg(), "fence"));
-	unsetenv("STANDIN_FAIL");
+	unsetenv("MOCK_FAIL");
 	assert_int_equal(gpunvme_gpu_fence(gpu), -EIO); /* its queue has ended */
 	gpunvme_gpu_close(gpu);
 }
@@ -96,17 +96,17 @@ static void test_kind(void **state)
 	(void)state;
 	for (i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
 		text[0] = '\0';
-		setenv("STANDIN_MINOR", table[i].minor, 1);
+		setenv("MOCK_MINOR", table[i].minor, 1);
 		assert_int_equal(gpunvme_gpu_open("hsa:0", &opts, &gpu), 0);
-		setenv("STANDIN_FAIL", table[i].fails, 1);
+		setenv("MOCK_FAIL", table[i].fails, 1);
 		assert_int_equal(gpunvme_mem_alloc(gpu, NULL, 8192, &vram, &mem), 0);
-		unsetenv("STANDIN_FAIL");
+		unsetenv("MOCK_FAIL");
 		if (!strstr(text, table[i].kind))
 			fail_msg("%s, %s: %s", table[i].minor, table[i].fails, text);
 		gpunvme_mem_free(mem);
 		gpunvme_gpu_close(gpu);
 	}
-	unsetenv("STANDIN_MINOR");
+	unsetenv("MOCK_MINOR");
 }
 
 int main(void)

@@ -32,7 +32,7 @@ static int begin(void **state)
 	calls_reset();
 	calls.nodes = nodes;
 	calls.ioctl = answer;
-	hip = played("GPUNVME_HIP_LIBRARY", FAKE_HIP_LIBRARY, "fake_hip");
+	hip = mock_state("GPUNVME_HIP_LIBRARY", FAKE_HIP_LIBRARY, "fake_hip");
 	assert_non_null(hip);
 	memset(hip, 0, sizeof(*hip));
 	hip->version = 60443484;
@@ -109,7 +109,7 @@ static void test_fine(void **state)
 		finds(names[i], GPUNVME_CHECK_OK, "", "");
 	assert_int_equal(count, i + 2); /* and, without IOMMU and controller, "iommu-domain" and "path" */
 	finds("hip", GPUNVME_CHECK_OK, "HIP 6.4.43484", "");
-	finds("libraries", GPUNVME_CHECK_OK, "libhsa_standin.so", "");
+	finds("libraries", GPUNVME_CHECK_OK, "libhsa_mock.so", "");
 	finds("iommu-domain", GPUNVME_CHECK_SKIPPED, "no IOMMU", "");
 	finds("listed", GPUNVME_CHECK_OK, "gfx1100, node 1", "");
 	finds("path", GPUNVME_CHECK_SKIPPED, "no controller on the PCI bus", "");
@@ -141,15 +141,15 @@ static void test_limits(void **state)
 	put_gpu(110000, 2);
 	put("268435456\n", "devices/pci0000:00/0000:00:01.0/0000:40:00.0/mem_info_vis_vram_total");
 	put("suspended\n", "devices/pci0000:00/0000:00:01.0/0000:40:00.0/power/runtime_status");
-	pretend("STANDIN_LACKS", "fine");
-	pretend("STANDIN_MINOR", "7");
+	pretend("MOCK_LACKS", "fine");
+	pretend("MOCK_MINOR", "7");
 	examine(NULL);
 	finds("awake", GPUNVME_CHECK_LIMIT, "asleep", "0000:40:00.0/power/control");
 	finds("large-bar", GPUNVME_CHECK_LIMIT, "256 of its 16384 MiB", "resizable BAR");
 	finds("vram-export", GPUNVME_CHECK_LIMIT, "no fine-grained memory", "");
 	finds("kernel", GPUNVME_CHECK_OK, "", "");
-	pretend("STANDIN_LACKS", "export");
-	unsetenv("STANDIN_MINOR");
+	pretend("MOCK_LACKS", "export");
+	unsetenv("MOCK_MINOR");
 	examine(NULL);
 	finds("vram-export", GPUNVME_CHECK_LIMIT, "no DMA-BUF", "");
 }
@@ -157,12 +157,12 @@ static void test_limits(void **state)
 static void test_failures(void **state)
 {
 	static const char *const after[] = { "kernel", "vram-export", "placement" };
-	char *standin = strdup(getenv("GPUNVME_HSA_LIBRARY"));
+	char *mock = strdup(getenv("GPUNVME_HSA_LIBRARY"));
 	size_t i;
 
 	(void)state;
 	put_gpu(80003, 1);
-	pretend("STANDIN_GPUS", "0");
+	pretend("MOCK_GPUS", "0");
 	assert_true(examine(uri) < 0);
 	finds("code-object", GPUNVME_CHECK_FAILED, "no code for gfx803", "");
 	finds("runtime", GPUNVME_CHECK_FAILED, "0x1008", "group render");
@@ -174,10 +174,10 @@ static void test_failures(void **state)
 	setenv("GPUNVME_HSA_LIBRARY", "/nonexistent.so", 1);
 	examine(NULL);
 	finds("runtime", GPUNVME_CHECK_FAILED, "cannot be loaded", "GPUNVME_HSA_LIBRARY");
-	setenv("GPUNVME_HSA_LIBRARY", standin, 1);
-	free(standin);
-	unsetenv("STANDIN_GPUS");
-	pretend("STANDIN_FAIL", "dispatch:1:29");
+	setenv("GPUNVME_HSA_LIBRARY", mock, 1);
+	free(mock);
+	unsetenv("MOCK_GPUS");
+	pretend("MOCK_FAIL", "dispatch:1:29");
 	assert_true(examine(NULL) < 0);
 	finds("kernel", GPUNVME_CHECK_FAILED, "0x29", "");
 	finds("vram-export", GPUNVME_CHECK_SKIPPED, "no kernel runs", "");
@@ -203,12 +203,12 @@ static void test_placement(void **state)
 	remote = true;
 	assert_int_equal(examine(uri), 0);
 	finds("placement", GPUNVME_CHECK_OK, "queues get placement vram", "");
-	pretend("STANDIN_LACKS", "fine");
-	pretend("STANDIN_MINOR", "7");
+	pretend("MOCK_LACKS", "fine");
+	pretend("MOCK_MINOR", "7");
 	assert_int_equal(examine(uri), 0);
 	finds("placement", GPUNVME_CHECK_LIMIT, "queues get placement direct-db and no better one: ", "");
 	finds("placement", GPUNVME_CHECK_LIMIT, "no fine-grained memory", "");
-	pretend("STANDIN_FAIL", "memory_copy:5:1000"); /* in the self-test of that placement, too */
+	pretend("MOCK_FAIL", "memory_copy:5:1000"); /* in the self-test of that placement, too */
 	assert_int_equal(examine(uri), 0);
 	finds("placement", GPUNVME_CHECK_LIMIT, "queues get placement vfio-host+fwd and no better one: ", "");
 	finds("placement", GPUNVME_CHECK_LIMIT, "cannot be copied", "");
@@ -220,7 +220,7 @@ static void test_doorbells(void **state)
 {
 	(void)state;
 	put_gpu(110000, 1);
-	pretend("STANDIN_INTEROP", "1");
+	pretend("MOCK_INTEROP", "1");
 	remote = true;
 	nowhere = memfd_create("bar0", MFD_CLOEXEC);
 	assert_int_equal(ftruncate(nowhere, 1 << 20), 0);
@@ -229,7 +229,7 @@ static void test_doorbells(void **state)
 	finds("db-drm", GPUNVME_CHECK_LIMIT, "0000:40:00.0", "");
 	finds("db-kfd", GPUNVME_CHECK_LIMIT, "others may have imported that DMA-BUF", "");
 	finds("placement", GPUNVME_CHECK_LIMIT, "queues get placement vram+fwd and no better one: a CPU thread rings", "");
-	pretend("STANDIN_FAIL", "amd_interop_map_buffer:1:1000");
+	pretend("MOCK_FAIL", "amd_interop_map_buffer:1:1000");
 	assert_int_equal(examine(uri), 0);
 	finds("db-interop", GPUNVME_CHECK_LIMIT, "does not take that DMA-BUF", "");
 	assert_int_equal(calls.fds, 0);
@@ -290,7 +290,7 @@ static void test_versions(void **state)
 	setenv("GPUNVME_HIP_LIBRARY", "/nonexistent.so", 1);
 	examine(NULL);
 	finds("hip", GPUNVME_CHECK_SKIPPED, "HIP (libamdhip64) cannot be loaded", "");
-	finds("libraries", GPUNVME_CHECK_OK, "libhsa_standin.so", "");
+	finds("libraries", GPUNVME_CHECK_OK, "libhsa_mock.so", "");
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)

@@ -100,7 +100,7 @@ static void test_addresses(void **state)
 	enum where where;
 
 	(void)state;
-	pretend("STANDIN_GPUS", "2");
+	pretend("MOCK_GPUS", "2");
 	for (where = OWN; where < PLACES; where++)
 		apart(touch, &where);
 }
@@ -130,12 +130,12 @@ static void test_endless(void **state)
 	struct gpunvme_gpu *gpu;
 
 	(void)state;
-	pretend("STANDIN_STEPS", "50000");
+	pretend("MOCK_STEPS", "50000");
 	assert_int_equal(gpunvme_gpu_open("hsa:0", NULL, &gpu), 0);
 	assert_int_equal(wait_for_nobody(gpu, 20000), -EIO);
 	assert_non_null(strstr(gpunvme_errmsg(), EXCEPTION));
 	gpunvme_gpu_close(gpu);
-	unsetenv("STANDIN_STEPS");
+	unsetenv("MOCK_STEPS");
 	nothing_left();
 	assert_int_equal(gpunvme_gpu_open("hsa:0", NULL, &gpu), 0);
 	assert_int_equal(wait_for_nobody(gpu, 100), -ETIMEDOUT);
@@ -343,7 +343,7 @@ static void test_torn(void **state)
 	unsigned turns;
 
 	(void)state;
-	pretend("STANDIN_LACKS", "whole");
+	pretend("MOCK_LACKS", "whole");
 	assert_int_equal(gpunvme_dev_open(uri, NULL, &dev), 0);
 	assert_int_equal(gpunvme_gpu_open("hsa:0", NULL, &gpu), 0);
 	opts.commands = 300;

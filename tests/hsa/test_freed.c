@@ -194,8 +194,8 @@ static void child(bool taken)
 	uint64_t at = 0;
 	uint32_t word;
 
-	*(void **)&fault = played_symbol("standin_fault");
-	*(void **)&on_event = played_symbol("hsa_amd_register_system_event_handler");
+	*(void **)&fault = mock_symbol("mock_fault");
+	*(void **)&on_event = mock_symbol("hsa_amd_register_system_event_handler");
 	if (gpunvme_gpu_open("hsa:0", NULL, &gpu))
 		_exit(1);
 	if (taken)
@@ -241,7 +241,7 @@ static void with_gpu(void *arg)
 
 static void run(void (*body)(void *))
 {
-	pretend("STANDIN_GPUS", "2");
+	pretend("MOCK_GPUS", "2");
 	apart(with_gpu, &body);
 }
 
@@ -259,7 +259,7 @@ static void test_unmapped(void **state)
 
 static void test_detached(void **state)
 {
-	const char *lanes = getenv("STANDIN_LANES");
+	const char *lanes = getenv("MOCK_LANES");
 
 	(void)state;
 	if (lanes && !strcmp(lanes, "gfx"))
@@ -276,9 +276,9 @@ static void test_queue(void **state)
 static void test_also(void **state)
 {
 	(void)state;
-	pretend("STANDIN_ALSO", "before");
+	pretend("MOCK_ALSO", "before");
 	run(body_freed);
-	pretend("STANDIN_ALSO", "after");
+	pretend("MOCK_ALSO", "after");
 	run(body_freed);
 }
 
@@ -290,7 +290,7 @@ static void body_reset(void *arg)
 	uint32_t word;
 
 	(void)arg;
-	*(void **)&reset = played_symbol("standin_gpu_reset");
+	*(void **)&reset = mock_symbol("mock_gpu_reset");
 	assert_int_equal(gpu->ops->local_alloc(gpu, BYTES, &w.go), 0);
 	start(&w);
 	reset(0);
@@ -315,8 +315,8 @@ static void body_wedged(void *arg)
 	const struct gnv_launch launch = { GNV_KERNEL_FILL, &args, sizeof(args), 1, 50, NULL, NULL };
 
 	(void)arg;
-	pretend("STANDIN_FAIL", "dispatch:1:0");
-	pretend("STANDIN_WEDGED", "1");
+	pretend("MOCK_FAIL", "dispatch:1:0");
+	pretend("MOCK_WEDGED", "1");
 	assert_int_equal(gpu->ops->launch(gpu, &launch), -ETIMEDOUT);
 	gpunvme_gpu_close(gpu);
 	assert_int_equal(gpunvme_gpu_open("hsa:0", NULL, &gpu), 0);
@@ -339,9 +339,9 @@ static void body_kept(void *arg)
 
 	(void)arg;
 	assert_int_equal(gpu->ops->local_alloc(gpu, BYTES, &range), 0);
-	pretend("STANDIN_FAIL", "amd_memory_pool_free:1:1");
+	pretend("MOCK_FAIL", "amd_memory_pool_free:1:1");
 	gpu->ops->local_free(gpu, &range, BYTES);
-	unsetenv("STANDIN_FAIL");
+	unsetenv("MOCK_FAIL");
 	works("hsa:0");
 	gpunvme_gpu_close(gpu);
 	_exit(0);

@@ -25,8 +25,8 @@ static int begin(void **state)
 	int i;
 
 	(void)state;
-	*(void **)&user_alloc = played_symbol("hsa_amd_memory_pool_allocate");
-	*(void **)&user_free = played_symbol("hsa_amd_memory_pool_free");
+	*(void **)&user_alloc = mock_symbol("hsa_amd_memory_pool_allocate");
+	*(void **)&user_free = mock_symbol("hsa_amd_memory_pool_free");
 	for (i = 0; i < 2; i++) {
 		char other[sizeof(uri) + 2];
 
@@ -261,11 +261,11 @@ static void test_not_told(void **state)
 	struct gpunvme_mem_use use;
 
 	(void)state;
-	pretend("STANDIN_FAIL", "amd_register_deallocation_callback:0:1000");
+	pretend("MOCK_FAIL", "amd_register_deallocation_callback:0:1000");
 	use = get(0, ptr, PART);
 	works(&use);
 	put(&use);
-	unsetenv("STANDIN_FAIL");
+	unsetenv("MOCK_FAIL");
 	assert_int_equal(info(0).entries, 0);
 	assert_int_equal(user_free(ptr), HSA_STATUS_SUCCESS);
 }

@@ -62,7 +62,7 @@ static void read_on(const char *name, uint32_t width)
 static void test_read(void **state)
 {
 	(void)state;
-	read_on("Stand-in of the tests, gfx1100, 0000:40:00.0", 32);
+	read_on("Mock of the tests, gfx1100, 0000:40:00.0", 32);
 }
 
 /* Another GPU: the code is its own or its family's, as far as this build has it; as machine code, it is executed. */
@@ -72,8 +72,8 @@ static void test_read_on_others(void **state)
 		const char *gfx, *name;
 		uint32_t width;
 	} others[] = {
-		{ "gfx1152", "Stand-in of the tests, gfx1152, 0000:40:00.0", 32 },
-		{ "gfx942:sramecc+:xnack-", "Stand-in of the tests, gfx942, 0000:40:00.0", 64 },
+		{ "gfx1152", "Mock of the tests, gfx1152, 0000:40:00.0", 32 },
+		{ "gfx942:sramecc+:xnack-", "Mock of the tests, gfx942, 0000:40:00.0", 64 },
 	};
 	struct gnv_code_object code;
 	unsigned i, tried = 0;
@@ -82,7 +82,7 @@ static void test_read_on_others(void **state)
 	for (i = 0; i < GNV_ARRAY_LEN(others); i++) {
 		if (gnv_code_object_find(others[i].gfx, &code))
 			continue;
-		pretend("STANDIN_GFX", others[i].gfx);
+		pretend("MOCK_GFX", others[i].gfx);
 		read_on(others[i].name, others[i].width);
 		tried++;
 	}
@@ -109,14 +109,14 @@ static void test_wrong_gpu(void **state)
 	refused("hsa:", -EINVAL, "hsa:0");
 	refused("hsa:-1", -EINVAL, "hsa:0");
 	refused("hsa:0x", -EINVAL, "hsa:0");
-	pretend("STANDIN_GPUS", "2");
+	pretend("MOCK_GPUS", "2");
 	refused("hsa:7", -ENODEV, "'hsa:7': the HSA runtime knows 2: hsa:0 at 0000:40:00.0, hsa:1 at 0000:41:00.0. Choose");
 	refused("hsa:0000:40:00", -EINVAL, "PCI address");
 	assert_int_equal(gpunvme_gpu_open("hsa:0000:41:00.0", NULL, &gpu), 0);
 	gpunvme_gpu_close(gpu);
 	assert_int_equal(gpunvme_gpu_open("hsa:41:00.0", NULL, &gpu), 0);
 	gpunvme_gpu_close(gpu);
-	pretend("STANDIN_GPUS", "0");
+	pretend("MOCK_GPUS", "0");
 	refused("hsa:0", -ENODEV, "0x1008");
 }
 
@@ -155,16 +155,16 @@ static void test_auto(void **state)
 	(void)state;
 	setenv("GPUNVME_CUDA_LIBRARY", "/nonexistent.so", 1);
 	auto_is(GPUNVME_GPU_HSA, "0000:40:00.0", "auto: the threads");
-	pretend("STANDIN_GPUS", "3");
-	pretend("STANDIN_FAIL", "executable_freeze:1:1009");
+	pretend("MOCK_GPUS", "3");
+	pretend("MOCK_FAIL", "executable_freeze:1:1009");
 	auto_is(GPUNVME_GPU_HSA, "0000:41:00.0", "auto: not hsa:0: ");
-	unsetenv("STANDIN_FAIL");
-	pretend("STANDIN_GFX", "gfx9999");
+	unsetenv("MOCK_FAIL");
+	pretend("MOCK_GFX", "gfx9999");
 	auto_is(GPUNVME_GPU_CPU, "CPU", "auto: not hsa:0: this build of the library has no code for gfx9999");
 	assert_null(strstr(heard, "hsa:1")); /* the same again is not said */
 	assert_null(strstr(heard, "hsa:3"));
 	assert_non_null(strstr(heard, "auto: not cuda:0: "));
-	pretend("STANDIN_GPUS", "0");
+	pretend("MOCK_GPUS", "0");
 	auto_is(GPUNVME_GPU_CPU, "CPU", "0x1008");
 	unsetenv("GPUNVME_CUDA_LIBRARY");
 }
@@ -175,24 +175,24 @@ static void test_lacking(void **state)
 	struct gpunvme_gpu *gpu;
 
 	(void)state;
-	pretend("STANDIN_GFX", "gfx9999");
+	pretend("MOCK_GFX", "gfx9999");
 	refused("hsa:0", -EOPNOTSUPP, "gfx9999");
-	pretend("STANDIN_GFX", "");
-	pretend("STANDIN_LACKS", "host,kernarg");
+	pretend("MOCK_GFX", "");
+	pretend("MOCK_LACKS", "host,kernarg");
 	refused("hsa:0", -ENODEV, "no memory of the host");
-	pretend("STANDIN_LACKS", "local");
+	pretend("MOCK_LACKS", "local");
 	refused("hsa:0", -ENODEV, "no memory of the GPU");
-	pretend("STANDIN_LACKS", "fine");
-	pretend("STANDIN_MINOR", "7");
+	pretend("MOCK_LACKS", "fine");
+	pretend("MOCK_MINOR", "7");
 	assert_int_equal(gpunvme_gpu_open("hsa:0", NULL, &gpu), 0);
 	assert_int_equal(gpu->ops->mem_alloc(gpu, 0, 4096, &bytes), -EOPNOTSUPP);
 	assert_non_null(strstr(gpunvme_errmsg(), "resizable BAR"));
 	gpunvme_gpu_close(gpu);
-	pretend("STANDIN_MINOR", "14"); /* between the versions known without and with uncached memory: not to be relied on */
+	pretend("MOCK_MINOR", "14"); /* between the versions known without and with uncached memory: not to be relied on */
 	assert_int_equal(gpunvme_gpu_open("hsa:0", NULL, &gpu), 0);
 	assert_int_equal(gpu->ops->mem_alloc(gpu, 0, 4096, &bytes), -EOPNOTSUPP);
 	gpunvme_gpu_close(gpu);
-	pretend("STANDIN_LACKS", "bar");
+	pretend("MOCK_LACKS", "bar");
 	assert_int_equal(gpunvme_gpu_open("hsa:0", NULL, &gpu), 0);
 	assert_int_equal(gpu->ops->mem_alloc(gpu, 0, 5000, &bytes), 0);
 	assert_null(bytes.cpu);
@@ -234,7 +234,7 @@ static void test_failures(void **state)
 			int ret;
 
 			snprintf(plan, sizeof(plan), "%s:%zu:1009", functions[i], n);
-			pretend("STANDIN_FAIL", plan);
+			pretend("MOCK_FAIL", plan);
 			ret = gpunvme_gpu_open("hsa:0", NULL, &gpu);
 			if (!ret)
 				ret = gpunvme_dev_open(uri, NULL, &dev);
@@ -270,7 +270,7 @@ static void test_lost_kernels(void **state)
 		struct gnv_launch launch = { GNV_KERNEL_FILL, &args, sizeof(args), 1, table[i].timeout_ms, NULL, NULL };
 		struct gpunvme_gpu *gpu;
 
-		pretend("STANDIN_FAIL", table[i].plan);
+		pretend("MOCK_FAIL", table[i].plan);
 		assert_int_equal(gpunvme_gpu_open("hsa:0", NULL, &gpu), 0);
 		assert_int_equal(gpu->ops->launch(gpu, &launch), table[i].ret);
 		assert_non_null(strstr(gpunvme_errmsg(), table[i].sentence));
@@ -301,7 +301,7 @@ static void test_bounded(void **state)
 	copy.nblocks = BLOCKS;
 	copy.threads = 1;
 	copy.step = 1; /* 2048 commands of 0.2 s each, if it came to that: longer than the test may take (TIMEOUT) */
-	pretend("STANDIN_FAIL", "dispatch:1:0");
+	pretend("MOCK_FAIL", "dispatch:1:0");
 	assert_int_equal(gpunvme_run_copy(p.gpu, &p.dq, 1, &p.dbuf, &copy), -ETIMEDOUT);
 	assert_int_equal(gpunvme_mem_free(p.mem), -EBUSY); /* a GPU that hangs is not asked what is in flight */
 	assert_int_equal(gpunvme_queue_destroy(p.qp), 0);
@@ -311,7 +311,7 @@ static void test_bounded(void **state)
 	assert_int_equal(counts->allocations, 2); /* which a lane may still use */
 	counts->allocations = 0;
 
-	pretend("STANDIN_FAIL", "dispatch:01:0");
+	pretend("MOCK_FAIL", "dispatch:01:0");
 	assert_int_equal(gpunvme_gpu_open("hsa:0", NULL, &p.gpu), 0);
 	start = gnv_clock_ns();
 	assert_int_equal(p.gpu->ops->launch(p.gpu, &launch), -ETIMEDOUT);
@@ -323,7 +323,7 @@ static void test_bounded(void **state)
 /* No runtime, something else in its place, and the real one on a machine that has a GPU or none. */
 static void test_other_libraries(void **state)
 {
-	char *standin = strdup(getenv("GPUNVME_HSA_LIBRARY"));
+	char *mock = strdup(getenv("GPUNVME_HSA_LIBRARY"));
 	struct gpunvme_gpu *gpu = NULL;
 	int ret;
 
@@ -337,8 +337,8 @@ static void test_other_libraries(void **state)
 	print_message("the runtime of this machine: %d %s\n", ret, ret ? gpunvme_errmsg() : "");
 	assert_true(!ret || ret == -ENODEV || ret == -EOPNOTSUPP);
 	gpunvme_gpu_close(gpu);
-	setenv("GPUNVME_HSA_LIBRARY", standin, 1);
-	free(standin);
+	setenv("GPUNVME_HSA_LIBRARY", mock, 1);
+	free(mock);
 }
 
 static void test_launch(void **state)
@@ -384,9 +384,9 @@ static void test_wide(void **state)
 	int ret;
 
 	(void)state;
-	if (getenv("STANDIN_LANES") && !strcmp(getenv("STANDIN_LANES"), "gfx"))
+	if (getenv("MOCK_LANES") && !strcmp(getenv("MOCK_LANES"), "gfx"))
 		skip(); /* the executor is a gfx11 */
-	pretend("STANDIN_GFX", "gfx90a");
+	pretend("MOCK_GFX", "gfx90a");
 	ret = gpunvme_gpu_open("hsa:0", NULL, &gpu);
 	if (ret == -EOPNOTSUPP)
 		skip(); /* this build has no code for it */

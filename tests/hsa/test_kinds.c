@@ -13,7 +13,7 @@
 #include <gpunvme/gpunvme.h>
 
 #include "common/image.h"
-#include "common/played.h"
+#include "common/mock.h"
 #include "mocks/hsa/runtime.h"
 #include "mem/mem.h"
 #include "dev/dev.h"
@@ -41,18 +41,18 @@ static int teardown(void **state)
 /* HIP stands on the HSA runtime, which therefore knows its memory. */
 static void granted(void *ptr, size_t size, bool yes)
 {
-	__typeof__(standin_range_add) *add;
-	__typeof__(standin_range_remove) *take;
+	__typeof__(mock_range_add) *add;
+	__typeof__(mock_range_remove) *take;
 
-	*(void **)&add = played_symbol("standin_range_add");
-	*(void **)&take = played_symbol("standin_range_remove");
+	*(void **)&add = mock_symbol("mock_range_add");
+	*(void **)&take = mock_symbol("mock_range_remove");
 	assert_true(yes ? add("hip", ptr, size, 1) : take(ptr));
 }
 
 static int begin(void **state)
 {
 	(void)state;
-	hip = played("GPUNVME_HIP_LIBRARY", FAKE_HIP_LIBRARY, "fake_hip");
+	hip = mock_state("GPUNVME_HIP_LIBRARY", FAKE_HIP_LIBRARY, "fake_hip");
 	assert_non_null(hip);
 	memset(hip, 0, sizeof(*hip));
 	hip->version = 70000000;

@@ -26,7 +26,7 @@ static void keep_log(void *ctx, enum gpunvme_log_level level, const char *text)
 
 static void find(const char *name, void *function)
 {
-	*(void **)function = played_symbol(name);
+	*(void **)function = mock_symbol(name);
 	assert_non_null(*(void **)function);
 }
 
@@ -47,7 +47,7 @@ static int begin(void **state)
 	find("hsa_amd_memory_pool_free", &user_free);
 	find("hsa_amd_portable_export_dmabuf", &user_export);
 	find("hsa_amd_portable_close_dmabuf", &user_export_close);
-	pretend("STANDIN_GPUS", "2");
+	pretend("MOCK_GPUS", "2");
 	log_text[0] = '\0';
 	opts.log = keep_log;
 	assert_int_equal(gpunvme_dev_open(uri, &opts, &dev), 0);
@@ -140,10 +140,10 @@ static void test_not_memory(void **state)
 	says("Register it with the GPU that it belongs to");
 	assert_int_equal(gpunvme_mem_register(gpu[0], far + 4096, BYTES, &mem), -ERANGE);
 	says("not within its allocation of 65536 bytes");
-	pretend("STANDIN_POINTERS", "6"); /* of hipMemMap() */
+	pretend("MOCK_POINTERS", "6"); /* of hipMemMap() */
 	assert_int_equal(gpunvme_mem_register(gpu[0], far, BYTES, &mem), -EOPNOTSUPP);
 	says("hipMalloc()");
-	unsetenv("STANDIN_POINTERS");
+	unsetenv("MOCK_POINTERS");
 	assert_null(mem);
 	user_free(far);
 	works(0);
@@ -164,7 +164,7 @@ static void test_host_memory(void **state)
 
 	(void)state;
 	find("hsa_amd_agents_allow_access", &allow);
-	find("standin_sees", &sees);
+	find("mock_sees", &sees);
 	assert_int_equal(user_alloc((hsa_amd_memory_pool_t){ POOL_HOST }, BYTES, 0, &ptr), HSA_STATUS_SUCCESS);
 	assert_int_equal(allow(1, &second, NULL, ptr), HSA_STATUS_SUCCESS);
 	assert_int_equal(gpunvme_mem_register(gpu[0], ptr, BYTES, &mem), 0);
@@ -222,18 +222,18 @@ static void test_gfx12(void **state)
 	bool cpu;
 
 	(void)state;
-	pretend("STANDIN_GFX", "gfx1201");
-	pretend("STANDIN_MINOR", "7");
+	pretend("MOCK_GFX", "gfx1201");
+	pretend("MOCK_MINOR", "7");
 	assert_int_equal(gnv_hsa_open("0", &hsa), 0);
 	assert_int_equal(gnv_hsa_alloc(hsa, BYTES, true, &ptr, &cpu), -EOPNOTSUPP);
 	says("Use ROCm 7.2 or newer");
 	assert_null(strstr(gpunvme_errmsg(), "HSA_FORCE_FINE_GRAIN_PCIE"));
 	gnv_hsa_close(hsa);
-	pretend("STANDIN_MINOR", "15");
+	pretend("MOCK_MINOR", "15");
 	assert_int_equal(gnv_hsa_open("0", &hsa), 0);
 	assert_int_equal(gnv_hsa_alloc(hsa, BYTES, true, &ptr, &cpu), 0);
 	gnv_hsa_free(hsa, ptr);
-	pretend("STANDIN_FAIL", "amd_memory_pool_allocate:1:1001"); /* the flag is refused: nothing less will do */
+	pretend("MOCK_FAIL", "amd_memory_pool_allocate:1:1001"); /* the flag is refused: nothing less will do */
 	assert_int_equal(gnv_hsa_alloc(hsa, BYTES, true, &ptr, &cpu), -ENOMEM);
 	gnv_hsa_close(hsa);
 }
@@ -262,10 +262,10 @@ static void test_extended(void **state)
 
 	(void)state;
 	find("hsa_amd_pointer_info", &ask);
-	pretend("STANDIN_MINOR", "7"); /* no uncached memory, which would be better than both */
+	pretend("MOCK_MINOR", "7"); /* no uncached memory, which would be better than both */
 	for (i = 0; i < 2 * sizeof(table) / sizeof(table[0]); i++) {
-		pretend("STANDIN_EXTENDED", i & 1 ? "2" : "1");
-		pretend("STANDIN_GFX", table[i / 2].gfx);
+		pretend("MOCK_EXTENDED", i & 1 ? "2" : "1");
+		pretend("MOCK_GFX", table[i / 2].gfx);
 		assert_int_equal(gnv_hsa_open("0", &hsa), 0);
 		assert_int_equal(gnv_hsa_alloc(hsa, BYTES, true, &ptr, &reached), 0);
 		assert_int_equal(ask(ptr, &info, NULL, NULL, NULL), HSA_STATUS_SUCCESS);
@@ -327,7 +327,7 @@ static void test_freed_vram(void **state)
 	(void)state;
 	freed(vram(0, BYTES), true);
 	assert_non_null(strstr(log_text, "was freed while it was registered. Call gpunvme_mem_free() first"));
-	pretend("STANDIN_LACKS", "bar");
+	pretend("MOCK_LACKS", "bar");
 	freed(vram(0, BYTES), true);
 }
 
@@ -382,8 +382,8 @@ static void test_both(void **state)
 	void *ptr;
 
 	(void)state;
-	find("standin_sees", &sees);
-	pretend("STANDIN_LATE", "20");
+	find("mock_sees", &sees);
+	pretend("MOCK_LATE", "20");
 	for (unsigned round = 0; round < 5; round++) {
 		assert_int_equal(user_alloc((hsa_amd_memory_pool_t){ POOL_HOST }, BYTES, 0, &ptr), HSA_STATUS_SUCCESS);
 		for (unsigned i = 0; i < 2; i++) {

@@ -62,9 +62,9 @@ static int begin(void **state)
 
 	if (setup(state))
 		return -1;
-	*(void **)&user_alloc = played_symbol("hsa_amd_memory_pool_allocate");
-	*(void **)&user_free = played_symbol("hsa_amd_memory_pool_free");
-	*(void **)&user_queue = played_symbol("standin_user_queue");
+	*(void **)&user_alloc = mock_symbol("hsa_amd_memory_pool_allocate");
+	*(void **)&user_free = mock_symbol("hsa_amd_memory_pool_free");
+	*(void **)&user_queue = mock_symbol("mock_user_queue");
 	assert_int_equal(gpunvme_gpu_open("hsa:0", NULL, &gpu), 0);
 	assert_int_equal(gpunvme_dev_open(uri, NULL, &dev), 0);
 	assert_int_equal(gpunvme_queue_create(dev, gpu, NULL, &qp), 0);
@@ -125,8 +125,8 @@ static bool hip_copies(void *ptr, size_t len)
 	hsa_status_t (*unlock)(void *);
 	void *lane;
 
-	*(void **)&lock = played_symbol("hsa_amd_memory_lock_to_pool");
-	*(void **)&unlock = played_symbol("hsa_amd_memory_unlock");
+	*(void **)&lock = mock_symbol("hsa_amd_memory_lock_to_pool");
+	*(void **)&unlock = mock_symbol("hsa_amd_memory_unlock");
 	if (lock(ptr, len, NULL, 0, (hsa_amd_memory_pool_t){ POOL_HOST_COARSE }, 0, &lane) != HSA_STATUS_SUCCESS)
 		return false;
 	assert_int_equal(unlock(ptr), HSA_STATUS_SUCCESS);

@@ -153,7 +153,7 @@ static void test_soft_vram(void **state)
 	gpunvme_dev_close(dev);
 	gpunvme_gpu_close(gpu);
 	nothing_left();
-	pretend("STANDIN_LACKS", "bar");
+	pretend("MOCK_LACKS", "bar");
 	assert_int_equal(gpunvme_gpu_open("hsa:0", NULL, &gpu), 0);
 	assert_int_equal(gpunvme_dev_open(uri, NULL, &dev), 0);
 	assert_int_equal(gpunvme_queue_create(dev, gpu, &opts, &qp), -EOPNOTSUPP);
@@ -188,7 +188,7 @@ static void test_apart(void **state)
 /* All works: the top placement, and buffers follow. A recovered queue lies where it lay. */
 static void test_top(void **state)
 {
-	uint32_t *hdp = played_symbol("standin_hdp");
+	uint32_t *hdp = mock_symbol("mock_hdp");
 	struct gpunvme_dev *dev = open_remote();
 	struct gpunvme_gpu *gpu;
 	struct gpunvme_mem *mem;
@@ -397,7 +397,7 @@ static void test_families(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(of) / sizeof(of[0]); i++) {
-		pretend("STANDIN_GFX", of[i].gfx);
+		pretend("MOCK_GFX", of[i].gfx);
 		ret = gpunvme_gpu_open("hsa:0", NULL, &gpu);
 		if (ret == -EOPNOTSUPP) /* lanes that are executed machine code are those of a few families */
 			continue;
@@ -649,8 +649,8 @@ static void test_no_memory(void **state)
 	struct gpunvme_queue *qp;
 
 	(void)state;
-	pretend("STANDIN_LACKS", "fine");
-	pretend("STANDIN_MINOR", "7");
+	pretend("MOCK_LACKS", "fine");
+	pretend("MOCK_MINOR", "7");
 	assert_int_equal(gpunvme_gpu_open("hsa:0", NULL, &gpu), 0);
 	assert_int_equal(gpunvme_mem_alloc(gpu, NULL, 8192, &vram, &mem), -EOPNOTSUPP);
 	assert_int_equal(gpunvme_queue_create(dev, gpu, NULL, &qp), 0);

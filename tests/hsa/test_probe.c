@@ -190,7 +190,7 @@ static void use_self(const char *plays)
 static int begin(void **state)
 {
 	(void)state;
-	setenv("STANDIN_INTEROP", "1", 1);
+	setenv("MOCK_INTEROP", "1", 1);
 	setenv(GNV_PROBE_VARIABLE, PROBE, 1);
 	return 0;
 }
@@ -269,9 +269,9 @@ static void fails(const char *text)
 static void test_fault(void **state)
 {
 	(void)state;
-	use_script("STANDIN_FAIL=dispatch:1:29");
+	use_script("MOCK_FAIL=dispatch:1:29");
 	fails(TRIED ": the helper program loads registers: ");
-	use_script("STANDIN_FAIL=dispatch:2:29");
+	use_script("MOCK_FAIL=dispatch:2:29");
 	fails(TRIED ": the helper program rings: ");
 	use_self("dies");
 	fails(TRIED ": the helper program died while it loads registers");
@@ -306,9 +306,9 @@ static void test_nothing_found(void **state)
 	(void)state;
 	setenv(GNV_PROBE_VARIABLE, "/nonexistent/gpunvme-probe", 1);
 	nothing_found("/nonexistent/gpunvme-probe cannot be started");
-	use_script("STANDIN_GPUS=0");
+	use_script("MOCK_GPUS=0");
 	nothing_found("the helper program opens the GPU and maps BAR0: ");
-	use_script("STANDIN_INTEROP=0");
+	use_script("MOCK_INTEROP=0");
 	nothing_found("the helper program opens the GPU and maps BAR0: ");
 	use_self("other");
 	nothing_found("the helper program is not of this version of the library");

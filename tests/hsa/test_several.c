@@ -18,8 +18,8 @@ static struct gpunvme_dev *dev;
 static int begin(void **state)
 {
 	(void)state;
-	*(void **)&sees = played_symbol("standin_sees");
-	pretend("STANDIN_GPUS", "2");
+	*(void **)&sees = mock_symbol("mock_sees");
+	pretend("MOCK_GPUS", "2");
 	return !sees || gpunvme_gpu_open("hsa:0", NULL, &gpu[0]) || gpunvme_gpu_open("hsa:1", NULL, &gpu[1]) ||
 	       gpunvme_dev_open(uri, NULL, &dev);
 }
@@ -178,9 +178,9 @@ static void test_refusals(void **state)
 	assert_int_equal(gpunvme_queue_create(dev, gpu[1], &local, &qp), 0);
 	assert_int_equal(gpunvme_mem_dbuf_for(host, dev, gpu[1], &dbuf), -EXDEV);
 	gpunvme_queue_destroy(qp);
-	pretend("STANDIN_FAIL", "amd_memory_lock_to_pool:1:1008");
+	pretend("MOCK_FAIL", "amd_memory_lock_to_pool:1:1008");
 	assert_int_equal(gpunvme_mem_dbuf_for(host, dev, gpu[1], &dbuf), -ENOMEM);
-	unsetenv("STANDIN_FAIL");
+	unsetenv("MOCK_FAIL");
 	assert_int_equal(gpunvme_queue_create(dev, gpu[1], &local, &qp), 0); /* the place was given back */
 	gpunvme_queue_destroy(qp);
 	assert_int_equal(gpunvme_mem_dbuf_for(host, dev, gpu[1], &dbuf), 0);
@@ -198,12 +198,12 @@ static void test_doorbells(void **state)
 	const struct gpunvme_queue_opts untested = { sizeof(untested), GPUNVME_QUEUE_NO_SELFTEST, 16, 0, 0, 0, 0 };
 	const struct gnv_mem_ops *near = dev->nvme.port->bar0->ops;
 	struct gpunvme_queue *qp[3];
-	int *importers = played_symbol("standin_importers"), before[2], fd = memfd_create("bar0", MFD_CLOEXEC);
+	int *importers = mock_symbol("mock_importers"), before[2], fd = memfd_create("bar0", MFD_CLOEXEC);
 	unsigned i;
 
 	(void)state;
 	assert_non_null(importers);
-	pretend("STANDIN_INTEROP", "1");
+	pretend("MOCK_INTEROP", "1");
 	memcpy(before, importers, sizeof(before));
 	assert_int_equal(ftruncate(fd, (off_t)dev->nvme.port->bar0->len + 65536), 0);
 	dev->nvme.port->bar0->ops = &far;

@@ -47,7 +47,7 @@ static void begin(void)
 
 	log_text[0] = '\0';
 	opts.log = keep_log;
-	hdp = played_symbol("standin_hdp");
+	hdp = mock_symbol("mock_hdp");
 	assert_non_null(hdp);
 	assert_int_equal(gpunvme_gpu_open("hsa:0", &gpu_opts, &w.gpu), 0);
 	assert_int_equal(gpunvme_dev_open(uri, &opts, &w.dev), 0);
@@ -109,7 +109,7 @@ static void test_large_bar(void **state)
 {
 	(void)state;
 	round_trip(true);
-	pretend("STANDIN_LACKS", "hdp"); /* a GPU that needs no flush */
+	pretend("MOCK_LACKS", "hdp"); /* a GPU that needs no flush */
 	begin();
 	copy(0, &w.dbuf, FIRST);
 	end();
@@ -118,7 +118,7 @@ static void test_large_bar(void **state)
 static void test_no_large_bar(void **state)
 {
 	(void)state;
-	pretend("STANDIN_LACKS", "bar");
+	pretend("MOCK_LACKS", "bar");
 	round_trip(false);
 }
 
@@ -132,13 +132,13 @@ static void test_which_cpu(void **state)
 	void *ptr;
 
 	(void)state;
-	pretend("STANDIN_HIVE", "1");
+	pretend("MOCK_HIVE", "1");
 	round_trip(true);
-	pretend("STANDIN_CPUS", "2");
+	pretend("MOCK_CPUS", "2");
 	round_trip(true);
 	begin();
-	*(void **)&allocate = played_symbol("hsa_amd_memory_pool_allocate");
-	*(void **)&give_back = played_symbol("hsa_amd_memory_pool_free");
+	*(void **)&allocate = mock_symbol("hsa_amd_memory_pool_allocate");
+	*(void **)&give_back = mock_symbol("hsa_amd_memory_pool_free");
 	assert_int_equal(allocate(pool, 4096, 0, &ptr), 0); /* as hipHostMalloc() does, next to the other CPU */
 	assert_int_equal(w.gpu->ops->mem_check(w.gpu, (uintptr_t)ptr, 4096), -ENOENT); /* the host's, not another GPU's */
 	assert_int_equal(gpunvme_mem_register(w.gpu, ptr, 4096, &mem), 0);
@@ -160,7 +160,7 @@ static void test_registered(void **state)
 
 	(void)state;
 	for (unsigned turn = 0; turn < 2; turn++) {
-		pretend("STANDIN_LACKS", lacks[turn]);
+		pretend("MOCK_LACKS", lacks[turn]);
 		begin();
 		assert_int_equal(w.gpu->ops->local_alloc(w.gpu, BYTES + 4096, &range), 0);
 		assert_int_equal(gpunvme_mem_register(w.gpu, (void *)(uintptr_t)(range.lane + 4096), BYTES & ~4095u, &mem), 0);
@@ -191,13 +191,13 @@ static void test_failed_copy(void **state)
 	int answer = -1;
 
 	(void)state;
-	pretend("STANDIN_LACKS", "bar");
+	pretend("MOCK_LACKS", "bar");
 	begin();
-	pretend("STANDIN_FAIL", "memory_copy:1:1000"); /* the second is the host's, which asks for the result */
+	pretend("MOCK_FAIL", "memory_copy:1:1000"); /* the second is the host's, which asks for the result */
 	assert_int_equal(gnv_gpu_read(w.gpu, &w.dq, &w.dbuf, FIRST, 9, &answer), 0);
 	assert_int_equal(answer & (int)GPUNVME_ST_CODE, GPUNVME_SC_DATA_TRANSFER);
 	assert_non_null(strstr(log_text, "does not reach its buffer (said once): GPU 0000:40:00.0: its memory cannot be copied"));
-	unsetenv("STANDIN_FAIL");
+	unsetenv("MOCK_FAIL");
 	copy(0, &w.dbuf, FIRST);
 	end();
 }

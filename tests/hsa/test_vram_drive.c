@@ -86,7 +86,7 @@ static void threads_of_the_same_gpu(void **state)
 
 static void full(bool is)
 {
-	__atomic_store_n((bool *)played_symbol("standin_full"), is, __ATOMIC_RELEASE);
+	__atomic_store_n((bool *)mock_symbol("mock_full"), is, __ATOMIC_RELEASE);
 }
 
 /* Kernels of the program fill the GPU: closing ends, and can be repeated when they have ended. */
@@ -151,12 +151,12 @@ static void refusals_say_what_to_do(void **state)
 	refused("1M?on=hsa:7", -ENODEV, "");
 	refused("1M?on=hsa:0&slice=0", -EINVAL, "Use slice=1 or more");
 	refused("1M?on=rocm:0", -EINVAL, "on=hsa:N for an AMD GPU");
-	pretend("STANDIN_CLOCK", "1000");
+	pretend("MOCK_CLOCK", "1000");
 	refused("1M?on=hsa:0", -EOPNOTSUPP, "its clock has 1000000000 Hz");
-	pretend("STANDIN_CLOCK", "100");
-	pretend("STANDIN_GFX", "gfx1030");
+	pretend("MOCK_CLOCK", "100");
+	pretend("MOCK_GFX", "gfx1030");
 	refused("1M?on=hsa:0", -EOPNOTSUPP, "does not run on gfx1030");
-	unsetenv("STANDIN_GFX");
+	unsetenv("MOCK_GFX");
 }
 
 int main(void)

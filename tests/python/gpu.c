@@ -28,7 +28,7 @@ static int started, retained, depth, hip_device;
 static int capturing, lost; /* another thread captures a stream for all (CU_STREAM_CAPTURE_MODE_GLOBAL); calls have ended that */
 static _Thread_local int capture_mode;
 
-uintptr_t played_memory(void)
+uintptr_t mock_memory(void)
 {
 	if (!window) {
 		window = mmap(NULL, BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -37,26 +37,26 @@ uintptr_t played_memory(void)
 	return (uintptr_t)window;
 }
 
-void *played_bytes(void)
+void *mock_bytes(void)
 {
 	return memory;
 }
 
 /* Return: contexts that are held or current; the device of HIP that is current. */
-int played_left(void)
+int mock_left(void)
 {
 	return retained + depth + hip_device + !!staged.bytes;
 }
 
 static void *follow(uintptr_t at, size_t size)
 {
-	uintptr_t offset = at - played_memory();
+	uintptr_t offset = at - mock_memory();
 
 	return offset < BYTES && size <= BYTES - offset ? memory + offset : NULL;
 }
 
 /* Begin or end that capture. Return: calls that have ended it before. */
-int played_capture(int begin)
+int mock_capture(int begin)
 {
 	int before = lost;
 

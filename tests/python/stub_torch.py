@@ -86,7 +86,7 @@ class Tensor:
         if hasattr(self.gpu, "copy"):
             return self.gpu.copy(start, size)
         if self.device != "cpu":
-            start += self.gpu.played_bytes() - self.gpu.played_memory()
+            start += self.gpu.mock_bytes() - self.gpu.mock_memory()
         return ctypes.string_at(start, size)
 
 
@@ -99,6 +99,6 @@ def empty(size, *, dtype, device):
     if str(device) == "cpu":
         memory = numpy.full(size, 0xa5, "u1")
         return Tensor(memory.ctypes.data, (size,), dtype, "cpu", memory)
-    address = Tensor.gpu.played_memory() + _used
+    address = Tensor.gpu.mock_memory() + _used
     _used = -(-(_used + size) // 512) * 512  # kMinBlockSize of c10/cuda/CUDACachingAllocator.cpp
     return Tensor(address, (size,), dtype, str(device), None)

@@ -37,7 +37,7 @@ class Tensor:
         return tuple(self.managed.device)
 
     def __dlpack__(self, *, stream=None):
-        self.asked.append((stream, self.gpu.played_left() if self.gpu else None))
+        self.asked.append((stream, self.gpu.mock_left() if self.gpu else None))
         new = ctypes.pythonapi.PyCapsule_New
         new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
         return new(ctypes.addressof(self.managed), b"dltensor", None)

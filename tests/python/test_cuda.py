@@ -31,7 +31,7 @@ BAD = 9000  # the block that cannot be read
 AT = BAD * 512
 NOT_BLOCKING = 1
 DRIVER = os.environ.get("GPUNVME_TEST_CUDA")
-MOCK = DRIVER is not None and "stand_in" in DRIVER
+MOCK = DRIVER is not None and "cuda_mock" in DRIVER
 
 pytestmark = pytest.mark.skipif(not DRIVER, reason="GPUNVME_TEST_CUDA names no driver")
 
@@ -110,7 +110,7 @@ class Gpu:
 
 
 class State(ctypes.Structure):
-    """The beginning of struct stand_in."""
+    """The beginning of struct cuda_mock."""
     _fields_ = [("fail", ctypes.c_char_p), ("error", ctypes.c_int), ("failed", ctypes.c_uint), ("skip", ctypes.c_uint),
                 ("most", ctypes.c_uint), ("kernel_error", ctypes.c_int), ("devices", ctypes.c_int), ("major", ctypes.c_int),
                 ("minor", ctypes.c_int), ("pools", ctypes.c_int), ("contexts", ctypes.c_int), ("streams", ctypes.c_int),
@@ -124,8 +124,8 @@ def mock(gpu):
     """The state of the mock driver."""
     if not MOCK:
         pytest.skip("of the mock driver")
-    gpu.lib.stand_in.restype = ctypes.POINTER(State)
-    state = gpu.lib.stand_in().contents
+    gpu.lib.cuda_mock.restype = ctypes.POINTER(State)
+    state = gpu.lib.cuda_mock().contents
     yield state
     state.fail, state.devices, state.capture, state.foreign_stream = None, 1, None, None
 
@@ -718,8 +718,8 @@ def test_end_that_was_not_recorded(drive, gpu, mock):
 def dies(image, waits):
     """What a process sees after a kernel has failed. If it waits for none, cuThreadExchangeStreamCaptureMode() fails, too."""
     gpu, said = Gpu(), []
-    gpu.lib.stand_in.restype = ctypes.POINTER(State)
-    state = gpu.lib.stand_in().contents
+    gpu.lib.cuda_mock.restype = ctypes.POINTER(State)
+    state = gpu.lib.cuda_mock().contents
     drive = gpunvme.Drive(image, gpu="cuda:0")
     array = Array(gpu, 512)
     drive.read_async(array.tensor).wait()

@@ -21,8 +21,8 @@ def gpu(tmp_path_factory):
     source = pathlib.Path(__file__).with_name("gpu.c")
     subprocess.run([os.environ.get("CC", "cc"), "-shared", "-fPIC", "-o", path, source], check=True)
     library = ctypes.CDLL(str(path))
-    library.played_memory.restype = ctypes.c_size_t
-    library.played_bytes.restype = ctypes.c_void_p
+    library.mock_memory.restype = ctypes.c_size_t
+    library.mock_bytes.restype = ctypes.c_void_p
     library.path = str(path)
     return library
 
@@ -32,9 +32,9 @@ def memory(gpu, monkeypatch):
     """Address and bytes of the GPU's memory; at the end nothing of the driver is held."""
     monkeypatch.setenv("GPUNVME_CUDA_LIBRARY", gpu.path)
     monkeypatch.setenv("GPUNVME_HIP_LIBRARY", gpu.path)
-    address = gpu.played_memory()
-    yield address, numpy.ctypeslib.as_array((ctypes.c_uint8 * (32 << 20)).from_address(gpu.played_bytes()))
-    assert gpu.played_left() == 0
+    address = gpu.mock_memory()
+    yield address, numpy.ctypeslib.as_array((ctypes.c_uint8 * (32 << 20)).from_address(gpu.mock_bytes()))
+    assert gpu.mock_left() == 0
 
 
 @pytest.mark.parametrize("kind, asked", [(CUDA, (1, 2)), (MANAGED, (1, 2)), (ROCM, (0, 1))])
@@ -73,7 +73,7 @@ def test_capture_goes_on(writable, content, gpu, memory, mode):
     tensor, now = Tensor(address, (128,), kind=CUDA, device=1), ctypes.c_int(mode)
     gpu.cuInit(0)
     gpu.cuThreadExchangeStreamCaptureMode(ctypes.byref(now))
-    gpu.played_capture(1)
+    gpu.mock_capture(1)
     try:
         writable.read(tensor, 7)
         assert (data[:512] == content[7:519]).all()
@@ -82,7 +82,7 @@ def test_capture_goes_on(writable, content, gpu, memory, mode):
         with pytest.raises(gpunvme.Error, match="invalid argument"):
             writable.read(Tensor(address + (32 << 20) - 4, (2,), kind=CUDA, device=1))
     finally:
-        lost = gpu.played_capture(0)
+        lost = gpu.mock_capture(0)
         gpu.cuThreadExchangeStreamCaptureMode(ctypes.byref(now))
     assert (now.value, lost) == (mode, 0)
 

@@ -60,8 +60,8 @@ class Gpu:
 def gpu(monkeypatch):
     monkeypatch.setenv("GPUNVME_HIP_LIBRARY", LIBRARY)
     monkeypatch.setenv("GPUNVME_HSA_LIBRARY", HSA)
-    monkeypatch.setenv("STANDIN_LANES", "cpu")
-    monkeypatch.setenv("STANDIN_OTHERS_CAPTURE", "1")
+    monkeypatch.setenv("MOCK_LANES", "cpu")
+    monkeypatch.setenv("MOCK_OTHERS_CAPTURE", "1")
     monkeypatch.setattr(_cuda, "WAVES", 1)
     monkeypatch.setattr(_cuda, "SLOTS", 2)
     opened = Gpu()
@@ -175,16 +175,16 @@ def test_refusals(drive, gpu, monkeypatch):
         with pytest.raises(gpunvme.Error, match="for this array open the drive with gpu='cpu'") as refused:
             drive.read_async(other)
         assert refused.value.errno == errno.EOPNOTSUPP
-    monkeypatch.setenv("STANDIN_STREAM_DEVICE", "1")
+    monkeypatch.setenv("MOCK_STREAM_DEVICE", "1")
     with pytest.raises(gpunvme.Error, match="the stream belongs to device 1 of HIP") as refused:
         drive.read_async(array.tensor, 0, stream)
     assert refused.value.errno == errno.EXDEV
-    monkeypatch.delenv("STANDIN_STREAM_DEVICE")
-    monkeypatch.setenv("STANDIN_CAPTURING", "1")
+    monkeypatch.delenv("MOCK_STREAM_DEVICE")
+    monkeypatch.setenv("MOCK_CAPTURING", "1")
     for captured in (stream, 2):
         with pytest.raises(gpunvme.Error, match="the stream is captured"):
             drive.read_async(array.tensor, 0, captured)
-    monkeypatch.delenv("STANDIN_CAPTURING")
+    monkeypatch.delenv("MOCK_CAPTURING")
     gpu.call("hipStreamDestroy", ctypes.c_void_p(stream))
     with pytest.raises(gpunvme.Error, match="HIP"):
         drive.read_async(array.tensor, 0, stream)

@@ -254,7 +254,7 @@ def test_reads_on_a_stream_of_cuda(image, data, torch, monkeypatch, part):
     real = test_cuda.Gpu()
     memory = real.memory(8 << 20)
     monkeypatch.setattr(torch.Tensor, "gpu", types.SimpleNamespace(
-        played_memory=lambda: memory, played_left=lambda: None, copy=lambda at, size: real.bytes(at, size).tobytes()))
+        mock_memory=lambda: memory, mock_left=lambda: None, copy=lambda at, size: real.bytes(at, size).tobytes()))
     with opened(image[0], gpu="cuda:0") as drive, safe_open(drive.open("good"), "pt", "cuda:0") as file:
         assert file.get_tensor("odd").bytes() == data["odd"] and file.get_tensor("half").bytes() == data["half"]
         assert file.get_tensor("large", stream=real.stream()).bytes() == data["large"]

@@ -29,7 +29,7 @@ static struct {
 	bool ring;	     /* at the next wait but QUIET_WAITS (atomic) */
 	uint64_t rung;	     /* when (atomic) */
 	unsigned looked_for; /* microseconds of a wait; 0 once there was one (atomic) */
-} played;
+} mock;
 
 unsigned __real_gnv_uring_reap(struct gnv_uring *ring, struct gnv_uring_done *done, unsigned max);
 unsigned __wrap_gnv_uring_reap(struct gnv_uring *ring, struct gnv_uring_done *done, unsigned max);
@@ -41,27 +41,27 @@ unsigned __wrap_gnv_uring_reap(struct gnv_uring *ring, struct gnv_uring_done *do
 {
 	unsigned n;
 
-	if (__atomic_load_n(&played.have, __ATOMIC_ACQUIRE) && !__atomic_load_n(&played.keep, __ATOMIC_ACQUIRE)) {
-		done[0] = played.kept;
-		__atomic_store_n(&played.have, false, __ATOMIC_RELEASE);
+	if (__atomic_load_n(&mock.have, __ATOMIC_ACQUIRE) && !__atomic_load_n(&mock.keep, __ATOMIC_ACQUIRE)) {
+		done[0] = mock.kept;
+		__atomic_store_n(&mock.have, false, __ATOMIC_RELEASE);
 		return 1;
 	}
 	n = __real_gnv_uring_reap(ring, done, max);
-	if (n && __atomic_load_n(&played.keep, __ATOMIC_ACQUIRE) && !__atomic_load_n(&played.have, __ATOMIC_ACQUIRE)) {
-		played.kept = done[--n];
-		__atomic_store_n(&played.have, true, __ATOMIC_RELEASE);
+	if (n && __atomic_load_n(&mock.keep, __ATOMIC_ACQUIRE) && !__atomic_load_n(&mock.have, __ATOMIC_ACQUIRE)) {
+		mock.kept = done[--n];
+		__atomic_store_n(&mock.have, true, __ATOMIC_RELEASE);
 	}
 	return n;
 }
 
 void __wrap_gnv_uring_wait(struct gnv_uring *ring, unsigned usec)
 {
-	unsigned waits = __atomic_add_fetch(&played.waits, 1, __ATOMIC_ACQ_REL);
+	unsigned waits = __atomic_add_fetch(&mock.waits, 1, __ATOMIC_ACQ_REL);
 
-	if (usec == __atomic_load_n(&played.looked_for, __ATOMIC_ACQUIRE))
-		__atomic_store_n(&played.looked_for, 0, __ATOMIC_RELEASE);
-	if (waits > QUIET_WAITS && __atomic_exchange_n(&played.ring, false, __ATOMIC_ACQ_REL)) {
-		__atomic_store_n(&played.rung, gnv_soft_now(), __ATOMIC_RELEASE);
+	if (usec == __atomic_load_n(&mock.looked_for, __ATOMIC_ACQUIRE))
+		__atomic_store_n(&mock.looked_for, 0, __ATOMIC_RELEASE);
+	if (waits > QUIET_WAITS && __atomic_exchange_n(&mock.ring, false, __ATOMIC_ACQ_REL)) {
+		__atomic_store_n(&mock.rung, gnv_soft_now(), __ATOMIC_RELEASE);
 		rawhost_ring_sq(&host, &host.io, host.io.tail);
 	}
 	__real_gnv_uring_wait(ring, usec);
@@ -74,13 +74,13 @@ static uint64_t turn(const struct gpunvme_sqe *read)
 	struct gpunvme_cqe cqe;
 	uint64_t end;
 
-	__atomic_store_n(&played.waits, 0, __ATOMIC_RELEASE);
-	__atomic_store_n(&played.ring, true, __ATOMIC_RELEASE);
+	__atomic_store_n(&mock.waits, 0, __ATOMIC_RELEASE);
+	__atomic_store_n(&mock.ring, true, __ATOMIC_RELEASE);
 	assert_true(rawhost_reap(&host, &host.io, &cqe, RAWHOST_SOON, true));
 	end = gnv_soft_now();
 	assert_int_equal(cqe.cid, cid);
 	assert_int_equal(cqe.status >> 1 & GPUNVME_ST_CODE, 0);
-	return end - __atomic_load_n(&played.rung, __ATOMIC_ACQUIRE);
+	return end - __atomic_load_n(&mock.rung, __ATOMIC_ACQUIRE);
 }
 
 static void doorbell_does_not_wait_behind_slow_io(void **state)
@@ -92,7 +92,7 @@ static void doorbell_does_not_wait_behind_slow_io(void **state)
 	unsigned i;
 
 	(void)state;
-	__atomic_store_n(&played.keep, true, __ATOMIC_RELEASE);
+	__atomic_store_n(&mock.keep, true, __ATOMIC_RELEASE);
 	slow = rawhost_submit(&host, &host.io, &read);
 	for (i = 0; i < TURNS; i++) {
 		took = turn(&read);
@@ -102,7 +102,7 @@ static void doorbell_does_not_wait_behind_slow_io(void **state)
 	}
 	printf("figure: a doorbell rung as the controller went to sleep was answered after %.0f us at best, %.0f us on average\n",
 	       (double)best / 1e3, (double)sum / TURNS / 1e3);
-	__atomic_store_n(&played.keep, false, __ATOMIC_RELEASE);
+	__atomic_store_n(&mock.keep, false, __ATOMIC_RELEASE);
 	assert_true(rawhost_reap(&host, &host.io, &cqe, RAWHOST_SOON, true));
 	assert_int_equal(cqe.cid, slow);
 	assert_true(best < AT_ONCE_NS);
@@ -114,9 +114,9 @@ static bool sleeps(unsigned us)
 	struct gnv_deadline deadline = gnv_deadline_in(EXPECTED_MS);
 	bool seen;
 
-	__atomic_store_n(&played.looked_for, us, __ATOMIC_RELEASE);
+	__atomic_store_n(&mock.looked_for, us, __ATOMIC_RELEASE);
 	do
-		seen = !__atomic_load_n(&played.looked_for, __ATOMIC_ACQUIRE);
+		seen = !__atomic_load_n(&mock.looked_for, __ATOMIC_ACQUIRE);
 	while (!seen && gnv_deadline_poll_again(&deadline));
 	return seen;
 }
@@ -137,23 +137,23 @@ static void no_doorbell_is_expected_where_none_rings(void **state)
 
 	(void)state;
 	for (i = 0; i < TURNS && !longer; i++) { /* on a busy machine it has not slept often enough when it gives up expecting */
-		__atomic_store_n(&played.keep, true, __ATOMIC_RELEASE);
+		__atomic_store_n(&mock.keep, true, __ATOMIC_RELEASE);
 		rawhost_submit(&host, &host.io, &read);
 		longer = sleeps(150);
-		__atomic_store_n(&played.keep, longer, __ATOMIC_RELEASE);
+		__atomic_store_n(&mock.keep, longer, __ATOMIC_RELEASE);
 		if (!longer)
 			reap_one();
 	}
 	assert_true(longer);
-	__atomic_store_n(&played.looked_for, 20, __ATOMIC_RELEASE);
+	__atomic_store_n(&mock.looked_for, 20, __ATOMIC_RELEASE);
 	for (i = 0; i < TURNS && !shortly; i++) { /* on a busy machine it wakes up late, and sleeps longer for that reason */
 		rawhost_submit(&host, &host.io, &read);
 		reap_one();
 		gnv_sleep_ms(1); /* it goes to sleep some time after the last work */
-		shortly = !__atomic_load_n(&played.looked_for, __ATOMIC_ACQUIRE);
+		shortly = !__atomic_load_n(&mock.looked_for, __ATOMIC_ACQUIRE);
 	}
 	assert_true(shortly);
-	__atomic_store_n(&played.keep, false, __ATOMIC_RELEASE);
+	__atomic_store_n(&mock.keep, false, __ATOMIC_RELEASE);
 	reap_one();
 }
 

@@ -46,7 +46,7 @@ static struct {
 	uint64_t max_bytes;
 	unsigned segments; /* pages that a request holds */
 	uint32_t block;	   /* as the kernel's disk has them (atomic) */
-} played;
+} mock;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct gnv_os_nvme_cmd last; /* as the next five */
@@ -67,9 +67,9 @@ int __wrap_gnv_os_nvme_open(const char *path, bool read_only, struct gnv_os_nvme
 int __wrap_gnv_os_nvme_open(const char *path, bool read_only, struct gnv_os_nvme *nvme)
 {
 	(void)path;
-	*nvme = (struct gnv_os_nvme){ .fd = -1, .held = 5, .nsid = played.open ? 0 : 7, .disk = 42, .max_bytes = played.max_bytes, .read_only = read_only };
-	opened += !played.open;
-	return played.open;
+	*nvme = (struct gnv_os_nvme){ .fd = -1, .held = 5, .nsid = mock.open ? 0 : 7, .disk = 42, .max_bytes = mock.max_bytes, .read_only = read_only };
+	opened += !mock.open;
+	return mock.open;
 }
 
 void __wrap_gnv_os_nvme_close(struct gnv_os_nvme *nvme);
@@ -83,17 +83,17 @@ int __wrap_gnv_os_nvme_identify(const struct gnv_os_nvme *nvme, uint8_t cns, voi
 int __wrap_gnv_os_nvme_identify(const struct gnv_os_nvme *nvme, uint8_t cns, void *data)
 {
 	(void)nvme;
-	if (cns == GPUNVME_CNS_CTRL_NVM && played.no_limits)
-		return played.no_limits;
-	memcpy(data, cns == GPUNVME_CNS_CTRL ? (void *)&played.ctrl : cns ? (void *)&played.limits : (void *)&played.ns, 4096);
-	return played.identify;
+	if (cns == GPUNVME_CNS_CTRL_NVM && mock.no_limits)
+		return mock.no_limits;
+	memcpy(data, cns == GPUNVME_CNS_CTRL ? (void *)&mock.ctrl : cns ? (void *)&mock.limits : (void *)&mock.ns, 4096);
+	return mock.identify;
 }
 
 uint32_t __wrap_gnv_os_nvme_block(const struct gnv_os_nvme *nvme);
 uint32_t __wrap_gnv_os_nvme_block(const struct gnv_os_nvme *nvme)
 {
 	assert_int_equal(nvme->nsid, 7);
-	return __atomic_load_n(&played.block, __ATOMIC_RELAXED);
+	return __atomic_load_n(&mock.block, __ATOMIC_RELAXED);
 }
 
 static size_t pages_of(const struct gnv_os_nvme_cmd *cmd)
@@ -126,13 +126,13 @@ static int carry_out(const struct gnv_os_nvme_cmd *cmd)
 {
 	const uint64_t lba = cmd->cdw10 | (uint64_t)cmd->cdw11 << 32, n = (cmd->cdw12 & 0xffff) + 1;
 
-	if (pages_of(cmd) > played.segments) {
+	if (pages_of(cmd) > mock.segments) {
 		refused++;
 		return -EINVAL;
 	}
 	switch (cmd->opc) {
 	case GPUNVME_IO_FLUSH:
-		return played.flush;
+		return mock.flush;
 	case GPUNVME_IO_DSM:
 		memcpy(ranges, cmd->iov->iov_base, (cmd->cdw10 + 1) * sizeof(ranges[0]));
 		return 0;
@@ -153,14 +153,14 @@ int __wrap_gnv_os_nvme_queue(const struct gnv_os_nvme *nvme, struct gnv_uring *r
 	assert_int_equal(nvme->nsid, 7);
 	assert_true(ring->count < QUEUED);
 	pthread_mutex_lock(&lock);
-	res = !tag ? played.probe : played.answer ? played.answer : carry_out(cmd);
+	res = !tag ? mock.probe : mock.answer ? mock.answer : carry_out(cmd);
 	if (tag)
 		last = *cmd;
 	commands += tag != NULL;
 	fixed += cmd->buffer >= 0;
 	probed |= !tag;
 	pthread_mutex_unlock(&lock);
-	if (!tag && played.turn) {
+	if (!tag && mock.turn) {
 		ring_left = ring;
 		block_left = cmd->iov->iov_base;
 		return 0;
@@ -205,7 +205,7 @@ int __wrap_gnv_uring_turn(struct gnv_uring *ring, unsigned usec)
 {
 	(void)ring;
 	(void)usec;
-	return played.turn;
+	return mock.turn;
 }
 
 unsigned __wrap_gnv_uring_reap(struct gnv_uring *ring, struct gnv_uring_done *done, unsigned max);
@@ -243,18 +243,18 @@ int __wrap_gnv_uring_set_buffer(struct gnv_uring *ring, unsigned slot, void *ptr
 static int new_drive(void **state)
 {
 	(void)state;
-	memset(&played, 0, sizeof(played));
+	memset(&mock, 0, sizeof(mock));
 	memset(medium, 0, sizeof(medium));
 	commands = flushes = refused = fixed = 0;
 	probed = false;
-	played.max_bytes = 128u << 10;
-	played.segments = 33;
-	played.block = 1u << SHIFT;
-	played.ns.nsze = BYTES >> SHIFT;
-	played.ns.ncap = played.ns.nsze;
-	played.ns.lbaf[0].lbads = SHIFT;
-	played.ctrl.oncs = GPUNVME_ONCS_COMPARE | GPUNVME_ONCS_DSM | GPUNVME_ONCS_WRITE_ZEROES;
-	played.ctrl.vwc = GPUNVME_VWC_PRESENT;
+	mock.max_bytes = 128u << 10;
+	mock.segments = 33;
+	mock.block = 1u << SHIFT;
+	mock.ns.nsze = BYTES >> SHIFT;
+	mock.ns.ncap = mock.ns.nsze;
+	mock.ns.lbaf[0].lbads = SHIFT;
+	mock.ctrl.oncs = GPUNVME_ONCS_COMPARE | GPUNVME_ONCS_DSM | GPUNVME_ONCS_WRITE_ZEROES;
+	mock.ctrl.vwc = GPUNVME_VWC_PRESENT;
 	return 0;
 }
 
@@ -391,11 +391,11 @@ static void answers_are_the_drives(void **state)
 
 	(void)state;
 	for (i = 0; i < GNV_ARRAY_LEN(answers); i++) {
-		played.answer = answers[i].answer;
+		mock.answer = answers[i].answer;
 		if (status_of(&sqe) != answers[i].status)
 			fail_msg("answer %d is heard wrong", answers[i].answer);
 	}
-	played.answer = 0;
+	mock.answer = 0;
 	assert_int_equal(status_of(&sqe), 0);
 }
 
@@ -404,7 +404,7 @@ static void what_a_request_cannot_hold_is_copied(void **state)
 	struct gpunvme_sqe sqe = rawhost_rw(&host, GPUNVME_IO_WRITE, 16, 16, 2048);
 
 	(void)state;
-	played.segments = 2; /* as many pages as 8 KiB have that begin with a page; here they lie on three */
+	mock.segments = 2; /* as many pages as 8 KiB have that begin with a page; here they lie on three */
 	rawhost_fill(&host, 2048, 8192, 5);
 	sqe.prp2 = rawhost_iova(&host, 64);
 	((uint64_t *)(void *)rawhost_data(&host, 64))[0] = rawhost_iova(&host, 4096);
@@ -505,21 +505,21 @@ static void it_is_described_as_the_drive(void **state)
 	struct gpunvme_id_ns ns;
 
 	new_drive(state);
-	played.ns.nsze = 1000;
-	played.ns.ncap = played.ns.nuse = 900;
-	played.ns.flbas = 1;
-	played.ns.nlbaf_0b = 1;
-	played.ns.lbaf[1].lbads = 12;
-	played.ns.dlfeat = 0x0a;
-	played.ns.nsfeat = GPUNVME_NSFEAT_OPTIMAL;
-	played.ns.npwg_0b = 3;
-	played.ns.noiob = 64;
-	played.ctrl.oncs = GPUNVME_ONCS_DSM;
-	played.ctrl.vwc = 0;
-	played.ctrl.awun_0b = 7;
-	played.limits.dmrsl = 77;
-	played.limits.wzsl = 4;
-	played.max_bytes = 100000; /* 64 KiB are the largest power of two */
+	mock.ns.nsze = 1000;
+	mock.ns.ncap = mock.ns.nuse = 900;
+	mock.ns.flbas = 1;
+	mock.ns.nlbaf_0b = 1;
+	mock.ns.lbaf[1].lbads = 12;
+	mock.ns.dlfeat = 0x0a;
+	mock.ns.nsfeat = GPUNVME_NSFEAT_OPTIMAL;
+	mock.ns.npwg_0b = 3;
+	mock.ns.noiob = 64;
+	mock.ctrl.oncs = GPUNVME_ONCS_DSM;
+	mock.ctrl.vwc = 0;
+	mock.ctrl.awun_0b = 7;
+	mock.limits.dmrsl = 77;
+	mock.limits.wzsl = 4;
+	mock.max_bytes = 100000; /* 64 KiB are the largest power of two */
 	rawhost_start(&host, &c);
 	gnv_soft_media(host.soft, medium_of);
 	assert_int_equal(medium_of[0].kind, GPUNVME_MEDIUM_CHAR);
@@ -549,8 +549,8 @@ static void transfers_end_at_the_least_limit(void **state)
 	struct gpunvme_id_ctrl ctrl;
 
 	new_drive(state);
-	played.ctrl.mdts = 2;
-	played.no_limits = GPUNVME_SC_INVALID_FIELD;
+	mock.ctrl.mdts = 2;
+	mock.no_limits = GPUNVME_SC_INVALID_FIELD;
 	rawhost_start(&host, &c);
 	identify(GPUNVME_CNS_CTRL, 0, &ctrl);
 	assert_int_equal(ctrl.mdts, 2);
@@ -609,7 +609,7 @@ static void a_shutdown_lasts_as_long_as_the_flush(void **state)
 	rawhost_enable(&host);
 	__atomic_store_n(&flushes, 0, __ATOMIC_RELEASE);
 	pthread_mutex_lock(&lock);
-	played.flush = GPUNVME_SC_INTERNAL;
+	mock.flush = GPUNVME_SC_INTERNAL;
 	pthread_mutex_unlock(&lock);
 	begin_shutdown_that_hangs();
 	rawhost_write32(&host, GPUNVME_REG_CC, 0);
@@ -627,7 +627,7 @@ static void a_drive_that_is_formatted_moves_nothing_more(void **state)
 
 	(void)state;
 	assert_int_equal(status_of(&sqe), 0);
-	__atomic_store_n(&played.block, 4096, __ATOMIC_RELAXED);
+	__atomic_store_n(&mock.block, 4096, __ATOMIC_RELAXED);
 	do
 		status = status_of(&sqe);
 	while (!status && gnv_soft_now() < end);
@@ -635,7 +635,7 @@ static void a_drive_that_is_formatted_moves_nothing_more(void **state)
 	before = commands;
 	sqe.opc = GPUNVME_IO_WRITE;
 	assert_int_equal(status_of(&sqe) & GPUNVME_ST_CODE, GPUNVME_SC_INVALID_NS);
-	__atomic_store_n(&played.block, 512, __ATOMIC_RELAXED);
+	__atomic_store_n(&mock.block, 512, __ATOMIC_RELAXED);
 	assert_int_equal(status_of(&sqe) & GPUNVME_ST_CODE, GPUNVME_SC_INVALID_NS);
 	assert_int_equal(commands, before);
 }
@@ -646,7 +646,7 @@ static void a_drive_that_is_protected_is_not_written(void **state)
 	struct gpunvme_sqe sqe;
 
 	new_drive(state);
-	played.ns.nsattr = GPUNVME_NSATTR_WP;
+	mock.ns.nsattr = GPUNVME_NSATTR_WP;
 	rawhost_start(&host, &c);
 	sqe = rawhost_rw(&host, GPUNVME_IO_WRITE, 0, 1, 0);
 	assert_int_equal(status_of(&sqe), GPUNVME_SC_NS_WRITE_PROTECTED | GPUNVME_ST_DNR);
@@ -679,37 +679,37 @@ static void what_cannot_be_is_refused(void **state)
 	c.careful = true; /* of a real drive it is asked */
 	refuses(&c, -EPERM, "on a device of the nvme driver");
 	c = drive();
-	played.open = gnv_fail(-EBUSY, "it is in use");
+	mock.open = gnv_fail(-EBUSY, "it is in use");
 	refuses(&c, -EBUSY, "in use");
-	played.identify = -EACCES;
+	mock.identify = -EACCES;
 	refuses(&c, -EACCES, "Linux 6.2");
-	played.identify = GPUNVME_SC_INTERNAL;
+	mock.identify = GPUNVME_SC_INTERNAL;
 	refuses(&c, -EIO, "Internal");
-	played.ns.nsze = 0;
+	mock.ns.nsze = 0;
 	refuses(&c, -ENODEV, "not active");
-	played.ns.lbaf[0].ms = 8;
+	mock.ns.lbaf[0].ms = 8;
 	refuses(&c, -EOPNOTSUPP, "metadata of 8 bytes");
-	played.ns.dps = 1;
+	mock.ns.dps = 1;
 	refuses(&c, -EOPNOTSUPP, "metadata");
-	played.ns.lbaf[0].lbads = 13;
+	mock.ns.lbaf[0].lbads = 13;
 	refuses(&c, -EOPNOTSUPP, "2^13 bytes");
-	played.ns.flbas = 0x21; /* format 17 */
-	played.ns.nlbaf_0b = 20;
-	played.ns.lbaf[17].lbads = 14;
+	mock.ns.flbas = 0x21; /* format 17 */
+	mock.ns.nlbaf_0b = 20;
+	mock.ns.lbaf[17].lbads = 14;
 	refuses(&c, -EOPNOTSUPP, "2^14 bytes");
-	played.ns.flbas = 0x20; /* 16, the last of 17: the first count for which there are bits above */
-	played.ns.nlbaf_0b = 16;
-	played.ns.lbaf[16].lbads = 15;
+	mock.ns.flbas = 0x20; /* 16, the last of 17: the first count for which there are bits above */
+	mock.ns.nlbaf_0b = 16;
+	mock.ns.lbaf[16].lbads = 15;
 	refuses(&c, -EOPNOTSUPP, "2^15 bytes");
-	played.ns.nsze = UINT64_MAX;
+	mock.ns.nsze = UINT64_MAX;
 	refuses(&c, -EINVAL, "64 bits");
-	played.max_bytes = 4096; /* MDTS knows 8 KiB, and then more */
+	mock.max_bytes = 4096; /* MDTS knows 8 KiB, and then more */
 	refuses(&c, -EOPNOTSUPP, "less than 8 KiB");
-	played.probe = -EACCES;
+	mock.probe = -EACCES;
 	refuses(&c, -EACCES, "effects");
-	played.probe = -EOPNOTSUPP;
+	mock.probe = -EOPNOTSUPP;
 	refuses(&c, -EOPNOTSUPP, "Linux 5.19");
-	played.probe = -ENOTTY;
+	mock.probe = -ENOTTY;
 	refuses(&c, -EOPNOTSUPP, "block device");
 	c.lba_size = 4096;
 	refuses(&c, -EINVAL, "lba=512");
@@ -726,7 +726,7 @@ static void a_probe_without_an_answer_leaves_its_memory(void **state)
 	struct gnv_soft *soft;
 
 	(void)state;
-	played.turn = -ETIMEDOUT;
+	mock.turn = -ETIMEDOUT;
 	assert_int_equal(gnv_soft_space_create(&space), 0);
 	assert_int_equal(gnv_soft_create(&c, space, NULL, &soft), -ETIMEDOUT);
 	assert_non_null(strstr(gpunvme_errmsg(), "completes no command"));

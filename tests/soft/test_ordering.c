@@ -403,7 +403,7 @@ static void skip_without_hip(void)
 
 /*
  * HIP copies the data between the launches. What it makes cached the library makes uncached again. Where that does not work
- * (STANDIN_LACKS=uncached) memory that HIP can lock must fail a test, as it did before the library tried. GPUNVME_MEM_HOST it
+ * (MOCK_LACKS=uncached) memory that HIP can lock must fail a test, as it did before the library tried. GPUNVME_MEM_HOST it
  * cannot lock.
  */
 static void test_copies(void **state)
@@ -415,7 +415,7 @@ static void test_copies(void **state)
 	} cases[] = { { GPUNVME_MEM_HOST, false, false }, { GPUNVME_MEM_HUGE, false, false },  { GPUNVME_MEM_SHARED, false, false },
 		      { GPUNVME_MEM_VRAM, false, false }, { GPUNVME_MEM_HOST, true, false }, { GPUNVME_MEM_HUGE, true, true },
 		      { GPUNVME_MEM_SHARED, true, true } };
-	const bool l2 = getenv("STANDIN_LANES") && !strcmp(getenv("STANDIN_LANES"), "gfx") && !getenv("STANDIN_ALIAS");
+	const bool l2 = getenv("MOCK_LANES") && !strcmp(getenv("MOCK_LANES"), "gfx") && !getenv("MOCK_ALIAS");
 	struct gpunvme_ordering_opts opts = GPUNVME_ORDERING_OPTS_INIT;
 	struct gpunvme_dev *dev;
 	struct gpunvme_gpu *gpu;
@@ -431,14 +431,14 @@ static void test_copies(void **state)
 
 		opts.mem_flags = cases[i].memory;
 		opts.timeout_ms = cases[i].bad ? TIMEOUT_MS : LONG_MS;
-		setenv("STANDIN_LACKS", cases[i].kept ? "uncached" : "", 1);
+		setenv("MOCK_LACKS", cases[i].kept ? "uncached" : "", 1);
 		assert_int_equal(gpunvme_gpu_ordering_test(dev, gpu, &opts, &l), 0);
 		if ((l.test[GPUNVME_ORDERING_DATA].result == GPUNVME_ORDERING_FAILED ||
 		     l.test[GPUNVME_ORDERING_STORE].result == GPUNVME_ORDERING_FAILED) != (l2 && cases[i].bad))
 			fail_msg("case %u: %s, %s", i, l.test[GPUNVME_ORDERING_DATA].why, l.test[GPUNVME_ORDERING_STORE].why);
 		assert_true(!l.failed || (l2 && cases[i].bad));
 	}
-	unsetenv("STANDIN_LACKS");
+	unsetenv("MOCK_LACKS");
 	gpunvme_dev_close(dev);
 	gpunvme_gpu_close(gpu);
 }

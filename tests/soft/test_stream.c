@@ -1664,9 +1664,9 @@ static void what_hip_refuses(void **state)
 		skip();
 	begin("cpu", "", 0);
 	t.run.count = 1;
-	setenv("STANDIN_STREAM_DEVICE", "1", 1);
+	setenv("MOCK_STREAM_DEVICE", "1", 1);
 	refused(t.run, -EXDEV, "another GPU");
-	unsetenv("STANDIN_STREAM_DEVICE");
+	unsetenv("MOCK_STREAM_DEVICE");
 	own = t.stream;
 	t.stream = streams_make(&t.streams);
 	streams_drop(&t.streams, t.stream);
@@ -1857,8 +1857,8 @@ static void land_with_rings_in_vram(const char *gfx, const char *minor, bool cac
 	struct gpunvme_dbuf dbuf;
 	struct gpunvme_dq dq;
 
-	setenv("STANDIN_GFX", gfx, 1);
-	setenv("STANDIN_MINOR", minor, 1);
+	setenv("MOCK_GFX", gfx, 1);
+	setenv("MOCK_MINOR", minor, 1);
 	begin("cpu", "", 0);
 	good(gpunvme_queue_create(t.dev, t.gpu, &vram, &queue));
 	good(gpunvme_queue_view(queue, NULL, &dq));
@@ -1888,8 +1888,8 @@ static void land_with_rings_in_vram(const char *gfx, const char *minor, bool cac
 	t.run.dq = &t.dq;
 	t.run.target = NULL;
 	end();
-	unsetenv("STANDIN_GFX");
-	unsetenv("STANDIN_MINOR");
+	unsetenv("MOCK_GFX");
+	unsetenv("MOCK_MINOR");
 }
 
 static void landing_memory_is_not_cached(void **state)
@@ -1898,7 +1898,7 @@ static void landing_memory_is_not_cached(void **state)
 	if (!getenv("GPUNVME_HIP_LIBRARY"))
 		skip();
 	land_with_rings_in_vram("gfx1100", "15", false);
-	if (!strcmp(getenv("STANDIN_LANES"), "cpu"))
+	if (!strcmp(getenv("MOCK_LANES"), "cpu"))
 		land_with_rings_in_vram("gfx942", "7", true);
 }
 

@@ -123,8 +123,8 @@ static uint64_t now(const struct gnv_soft *soft)
 	return engine.now;
 }
 
-static const struct gnv_soft_engine_ops played = {
-	.name = "played",
+static const struct gnv_soft_engine_ops mock = {
+	.name = "mock",
 	.cq_create = cq_create,
 	.sq_create = sq_create,
 	.sq_close = sq_close,
@@ -175,7 +175,7 @@ static int make(void **state)
 	memset(queues, 0, sizeof(queues));
 	memset(&engine, 0, sizeof(engine));
 	engine.now = SECOND;
-	soft = (struct gnv_soft){ .engine = &played,
+	soft = (struct gnv_soft){ .engine = &mock,
 				  .config = GNV_SOFT_CONFIG_INIT,
 				  .part = { { .store = &store } },
 				  .parts = 1,

@@ -12,7 +12,7 @@
 #include <gpunvme/gpunvme.h>
 #include <hip/hip_runtime_api.h>
 
-#include "common/played.h"
+#include "common/mock.h"
 #include "mocks/hip/fake_hip.h"
 #include "os/amd/hip.h"
 #include "os/amd/hip_module.h"
@@ -23,7 +23,7 @@ static struct fake_hip *fake;
 static int begin(void **state)
 {
 	(void)state;
-	fake = played("GPUNVME_HIP_LIBRARY", FAKE_HIP_LIBRARY, "fake_hip");
+	fake = mock_state("GPUNVME_HIP_LIBRARY", FAKE_HIP_LIBRARY, "fake_hip");
 	assert_non_null(fake);
 	memset(fake, 0, sizeof(*fake));
 	fake->version = 60443484;

@@ -338,7 +338,7 @@ static int play_fence_off(struct gpunvme_gpu *gpu, struct gnv_gpu_range *range, 
 static void test_fence_off(void **state)
 {
 	static const struct gnv_gpu_ops gpu_ops = {
-		.name = "played", .mmio_attach = play_attach, .mmio_detach = play_detach, .mmio_fence_off = play_fence_off
+		.name = "mock", .mmio_attach = play_attach, .mmio_detach = play_detach, .mmio_fence_off = play_fence_off
 	};
 	static const struct gnv_mem_ops mem_ops = { "bar", NULL, gnv_mem_attach_foreign, gnv_mem_detach_foreign };
 	struct gpunvme_gpu gpu = { .ops = &gpu_ops, .refs = 1 };

@@ -290,7 +290,7 @@ static int not_mapped(struct gnv_space *space, const struct gpunvme_mem *mem, ui
 
 static void test_joined(void **state)
 {
-	static const struct gnv_space_ops ops = { .name = "played", .map = not_mapped, .close = gnv_space_vfio_close };
+	static const struct gnv_space_ops ops = { .name = "mock", .map = not_mapped, .close = gnv_space_vfio_close };
 	struct gnv_vfio vfio = { .bdf = "0000:01:00.0", .as = { .fd = open("/dev/null", O_RDWR | O_CLOEXEC) } };
 	struct gnv_space *space;
 	uint64_t at;

@@ -62,7 +62,7 @@ static int begin(void **state)
 
 static int make_both(void **state)
 {
-	hip = played("GPUNVME_HIP_LIBRARY", FAKE_HIP_LIBRARY, "fake_hip");
+	hip = mock_state("GPUNVME_HIP_LIBRARY", FAKE_HIP_LIBRARY, "fake_hip");
 	return hip ? make_world(state) : -1;
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the tests with the mock of an AMD GPU share, in a guest: its VRAM is the BAR of a real device (STANDIN_BAR), the
+ * What the tests with the mock of an AMD GPU share, in a guest: its VRAM is the BAR of a real device (MOCK_BAR), the
  * controller is at GPUNVME_TEST_URI, and between the library and the kernel is the seam.
  */
 #ifndef TESTS_VM_GPU_RIG_H
@@ -17,7 +17,7 @@
 #include <cmocka.h>
 #include <gpunvme/gpunvme.h>
 
-#include "common/played.h"
+#include "common/mock.h"
 #include "gpu/gpu.h"
 #include "mocks/hsa/runtime.h"
 #include "mocks/kernel/seam.h"
@@ -29,8 +29,8 @@
 
 static const char *uri;
 static bool type1;
-static struct standin_counts *counts;
-static struct standin_moves *moves;
+static struct mock_counts *counts;
+static struct mock_moves *moves;
 static struct gpunvme_dev *dev;
 static struct gpunvme_gpu *gpu;
 static char journal[16384];
@@ -56,14 +56,14 @@ static inline void said(const char *words)
 		fail_msg("the log does not say '%s':\n%s", words, journal);
 }
 
-static inline int find_standin(void **state)
+static inline int find_mock(void **state)
 {
 	(void)state;
 	uri = getenv("GPUNVME_TEST_URI");
-	assert_true(uri && getenv("STANDIN_BAR"));
+	assert_true(uri && getenv("MOCK_BAR"));
 	type1 = strstr(uri, "type1");
-	counts = played_symbol("standin_counts");
-	moves = played_symbol("standin_moves");
+	counts = mock_symbol("mock_counts");
+	moves = mock_symbol("mock_moves");
 	assert_true(counts && moves);
 	return 0;
 }
@@ -107,11 +107,11 @@ static inline int begin(void **state)
 /* Nothing is left, and the kernel was used in the order that it asks for. */
 static inline int end(void **state)
 {
-	const struct standin_counts none = { 0 };
+	const struct mock_counts none = { 0 };
 
 	(void)state;
-	unsetenv("STANDIN_MIGRATES");
-	unsetenv("STANDIN_FAIL");
+	unsetenv("MOCK_MIGRATES");
+	unsetenv("MOCK_FAIL");
 	seam.gpu_nodes = false;
 	close_both();
 	if (seam.broke)

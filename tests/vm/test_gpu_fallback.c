@@ -125,7 +125,7 @@ static void test_no_export(void **state)
 		return;
 	}
 	seam_reset();
-	setenv("STANDIN_FAIL", "amd_portable_export_dmabuf:0:1000", 1); /* which the newer function uses */
+	setenv("MOCK_FAIL", "amd_portable_export_dmabuf:0:1000", 1); /* which the newer function uses */
 	open_quick();
 	lands("direct-db");
 	said("no DMA-BUF of its memory");
@@ -196,7 +196,7 @@ static void evict(void)
 {
 	unsigned (*evict_all)(unsigned ms) = NULL;
 
-	*(void **)&evict_all = played_symbol("standin_evict");
+	*(void **)&evict_all = mock_symbol("mock_evict");
 	evict_all(EVICTED_MS);
 	usleep(100000); /* every store that has begun is done */
 }
@@ -313,8 +313,8 @@ static void test_deaf(void **state)
 static void test_migrates_refused(void **state)
 {
 	(void)state;
-	*moves = (struct standin_moves){ 0, 0, 0 };
-	setenv("STANDIN_MIGRATES", "refused:1:1000000000", 1);
+	*moves = (struct mock_moves){ 0, 0, 0 };
+	setenv("MOCK_MIGRATES", "refused:1:1000000000", 1);
 	refuse(vram_call(), EOPNOTSUPP, 1, 1000);
 	open_quick();
 	lands("direct-db");
@@ -341,8 +341,8 @@ static void test_migrates_accepted(void **state)
 		return;
 	for (unsigned i = 0; i < 2; i++) {
 		start();
-		*moves = (struct standin_moves){ 0, 0, 0 };
-		setenv("STANDIN_MIGRATES", table[i].plan, 1);
+		*moves = (struct mock_moves){ 0, 0, 0 };
+		setenv("MOCK_MIGRATES", table[i].plan, 1);
 		open_quick();
 		memset((char *)(uintptr_t)seam.vram + (1 << 20), 0, seam.vram_len - (1 << 20)); /* no commands of earlier tests */
 		lands("direct-db");
@@ -350,7 +350,7 @@ static void test_migrates_accepted(void **state)
 		said("placement vram does not work, trying direct-db: ");
 		said(table[i].why);
 		close_both();
-		unsetenv("STANDIN_MIGRATES");
+		unsetenv("MOCK_MIGRATES");
 	}
 }
 
@@ -360,7 +360,7 @@ static void test_migrates_whole(void **state)
 	(void)state;
 	if (type1)
 		return;
-	setenv("STANDIN_MIGRATES", "whole", 1);
+	setenv("MOCK_MIGRATES", "whole", 1);
 	seam.gpu_nodes = true;
 	drm->refuse = NULL;
 	open_quick();
@@ -375,11 +375,11 @@ static void test_migrates_whole(void **state)
 
 static int find_drm(void **state)
 {
-	drm = played("GPUNVME_DRM_LIBRARY", getenv("GPUNVME_DRM_LIBRARY"), "fake_drm");
+	drm = mock_state("GPUNVME_DRM_LIBRARY", getenv("GPUNVME_DRM_LIBRARY"), "fake_drm");
 	assert_non_null(drm);
 	drm->place = drm_place;
 	drm->fence_off = drm_fence_off;
-	return find_standin(state);
+	return find_mock(state);
 }
 
 int main(int argc, char **argv)

@@ -151,5 +151,5 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_time, begin_nodes, end),
 	};
 
-	return cmocka_run_group_tests(tests, find_standin, NULL);
+	return cmocka_run_group_tests(tests, find_mock, NULL);
 }

@@ -10,10 +10,10 @@
 #define PUBLIC __attribute__((visibility("default")))
 
 /* Every call begins with this. @context: it needs a current one. Return: 0, or the error that it returns. */
-int stand_in_asked(const char *call, bool context);
-void stand_in_broke(const char *rule);
+int mock_asked(const char *call, bool context);
+void mock_broke(const char *rule);
 /* The number of the next allocation or mapping (CU_POINTER_ATTRIBUTE_BUFFER_ID). */
-uint64_t stand_in_next_id(void);
+uint64_t mock_next_id(void);
 
 /* A mapping of cuMemMap(). */
 struct mapped {

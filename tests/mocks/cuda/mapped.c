@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "os/nvidia/uapi/cuda.h"
-#include "stand_in.h"
+#include "mock.h"
 
 #define GRANULARITY ((size_t)2 << 20)
 #define MANY 64
@@ -43,7 +43,7 @@ static void end_if_unused(int i)
 	if (physical[i].handles || physical[i].mappings)
 		return;
 	close(physical[i].fd);
-	__atomic_fetch_sub(&stand_in()->allocations, 1, __ATOMIC_ACQ_REL);
+	__atomic_fetch_sub(&cuda_mock()->allocations, 1, __ATOMIC_ACQ_REL);
 	physical[i].len = 0;
 }
 
@@ -121,7 +121,7 @@ PUBLIC int cuMemCreate(gnv_cuda_handle *handle, size_t len, const struct prop *p
 {
 	int i;
 
-	if (prop->type != 1 || prop->location != GNV_CUDA_LOCATION_DEVICE || prop->device >= stand_in()->devices || !len || is_uneven(len) ||
+	if (prop->type != 1 || prop->location != GNV_CUDA_LOCATION_DEVICE || prop->device >= cuda_mock()->devices || !len || is_uneven(len) ||
 	    flags)
 		return GNV_CUDA_INVALID_VALUE;
 	pthread_mutex_lock(&lock);
@@ -132,7 +132,7 @@ PUBLIC int cuMemCreate(gnv_cuda_handle *handle, size_t len, const struct prop *p
 	physical[i].handles = 1;
 	physical[i].len = ftruncate(physical[i].fd, (off_t)len) ? 0 : len;
 	pthread_mutex_unlock(&lock);
-	__atomic_fetch_add(&stand_in()->allocations, 1, __ATOMIC_ACQ_REL);
+	__atomic_fetch_add(&cuda_mock()->allocations, 1, __ATOMIC_ACQ_REL);
 	*handle = (gnv_cuda_handle)i + 1;
 	return physical[i].len ? 0 : GNV_CUDA_OUT_OF_MEMORY;
 }
@@ -143,7 +143,7 @@ PUBLIC int cuMemRelease(gnv_cuda_handle handle)
 {
 	pthread_mutex_lock(&lock);
 	if (!handle || handle > MANY || physical[handle - 1].handles < 1)
-		stand_in_broke("cuMemRelease");
+		mock_broke("cuMemRelease");
 	else if (!--physical[handle - 1].handles)
 		end_if_unused((int)handle - 1);
 	pthread_mutex_unlock(&lock);
@@ -168,9 +168,9 @@ PUBLIC int cuMemMap(gnv_cuda_ptr at, size_t len, size_t offset, gnv_cuda_handle 
 	for (i = 0; i < MANY - 1 && mapping[i].mapped.len; i++)
 		;
 	if (mmap(ptr, len, PROT_NONE, MAP_SHARED | MAP_FIXED, physical[of].fd, 0) == MAP_FAILED)
-		stand_in_broke("cuMemMap");
+		mock_broke("cuMemMap");
 	mapping[i].of = of;
-	mapping[i].mapped = (struct mapped){ reserved[r].ptr, reserved[r].len, ptr, len, physical[of].device, stand_in_next_id(), 0, 0 };
+	mapping[i].mapped = (struct mapped){ reserved[r].ptr, reserved[r].len, ptr, len, physical[of].device, mock_next_id(), 0, 0 };
 	physical[of].mappings++;
 	pthread_mutex_unlock(&lock);
 	return 0;
@@ -187,7 +187,7 @@ PUBLIC int cuMemUnmap(gnv_cuda_ptr at, size_t len)
 	pthread_mutex_lock(&lock);
 	mapping[i].mapped.len = 0;
 	if (mmap((void *)(uintptr_t)at, len, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED)
-		stand_in_broke("cuMemUnmap");
+		mock_broke("cuMemUnmap");
 	physical[mapping[i].of].mappings--;
 	end_if_unused(mapping[i].of);
 	pthread_mutex_unlock(&lock);
@@ -199,9 +199,9 @@ static int set_access(struct mapped *m, const struct gnv_cuda_access *access)
 	const unsigned bit = 1u << access->id;
 	int prot;
 
-	if (access->type != GNV_CUDA_LOCATION_DEVICE || access->id < 0 || access->id >= stand_in()->devices)
+	if (access->type != GNV_CUDA_LOCATION_DEVICE || access->id < 0 || access->id >= cuda_mock()->devices)
 		return GNV_CUDA_INVALID_DEVICE;
-	if (access->id != m->device && stand_in()->apart)
+	if (access->id != m->device && cuda_mock()->apart)
 		return GNV_CUDA_NOT_SUPPORTED;
 	m->readers = access->flags & 1 ? m->readers | bit : m->readers & ~bit;
 	m->writers = access->flags == GNV_CUDA_ACCESS_READWRITE ? m->writers | bit : m->writers & ~bit;
@@ -214,7 +214,7 @@ PUBLIC gnv_cuda_mem_access_fn cuMemSetAccess;
 PUBLIC int cuMemSetAccess(gnv_cuda_ptr at, size_t len, const struct gnv_cuda_access *access, size_t count)
 {
 	char *ptr = (char *)(uintptr_t)at, *end = ptr + len;
-	int error = stand_in_asked(__func__, false), i;
+	int error = mock_asked(__func__, false), i;
 
 	for (; !error && ptr < end; ptr += mapping[i].mapped.len) {
 		i = find_mapping(ptr);
@@ -229,7 +229,7 @@ PUBLIC int cuMemSetAccess(gnv_cuda_ptr at, size_t len, const struct gnv_cuda_acc
 PUBLIC gnv_cuda_handle_of_fn cuMemRetainAllocationHandle;
 PUBLIC int cuMemRetainAllocationHandle(gnv_cuda_handle *handle, void *at)
 {
-	int error = stand_in_asked(__func__, false), i;
+	int error = mock_asked(__func__, false), i;
 
 	if (error)
 		return error;

@@ -4,7 +4,7 @@
 #define TESTS_MOCKS_AMDGPU_H
 
 #include "mocks/kernel/calls.h"
-#include "common/played.h"
+#include "common/mock.h"
 #include "common/tree.h"
 #include "fake_drm.h"
 #include "os/amd/kfd.h"
@@ -19,7 +19,7 @@ static struct fake_drm *fake;
 /* Setup of a group; tree_remove() is the teardown. */
 static int make_world(void **state)
 {
-	fake = played("GPUNVME_DRM_LIBRARY", FAKE_DRM_LIBRARY, "fake_drm");
+	fake = mock_state("GPUNVME_DRM_LIBRARY", FAKE_DRM_LIBRARY, "fake_drm");
 	if (!fake || tree_make(state))
 		return -1;
 	put("", "bus/pci/devices/%s/drm/card1/dev", BDF);

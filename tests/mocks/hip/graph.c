@@ -53,7 +53,7 @@ void capture_must_be_relaxed(void)
 {
 	if (thread_mode == hipStreamCaptureModeRelaxed)
 		return;
-	fprintf(stderr, "stand-in: a call that would end a capture\n");
+	fprintf(stderr, "mock: a call that would end a capture\n");
 	abort();
 }
 

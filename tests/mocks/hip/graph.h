@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Captures of streams, which hip/standin.c asks before each call that a capture forbids. */
+/* Captures of streams, which hip/mock.c asks before each call that a capture forbids. */
 #ifndef TESTS_MOCKS_HIP_GRAPH_H
 #define TESTS_MOCKS_HIP_GRAPH_H
 

@@ -43,9 +43,9 @@ static int call(int fd, unsigned long request, void *arg)
 	return ret < 0 ? -errno : ret;
 }
 
-bool standin_bar_address(uint32_t *id, uint32_t *domain)
+bool mock_bar_address(uint32_t *id, uint32_t *domain)
 {
-	const char *text = getenv("STANDIN_BAR");
+	const char *text = getenv("MOCK_BAR");
 	unsigned bus, device, function;
 
 	if (!text || sscanf(text, "%4x:%2x:%2x.%1x", domain, &bus, &device, &function) != 4)
@@ -60,7 +60,7 @@ static int open_node(void)
 	struct dirent *entry;
 	DIR *dir;
 
-	snprintf(path, sizeof(path), "/sys/bus/pci/devices/%s/vfio-dev", getenv("STANDIN_BAR"));
+	snprintf(path, sizeof(path), "/sys/bus/pci/devices/%s/vfio-dev", getenv("MOCK_BAR"));
 	dir = opendir(path);
 	while (dir && (entry = readdir(dir)))
 		if (entry->d_name[0] != '.')
@@ -72,7 +72,7 @@ static int open_node(void)
 
 static const char *node(void)
 {
-	return getenv("STANDIN_VRAM");
+	return getenv("MOCK_VRAM");
 }
 
 /* Room for the buffers that the exporter gives (contrib/kernel/vram_test.c). */
@@ -130,17 +130,17 @@ static void put_down(void)
 		seam.vram = NULL;
 }
 
-int standin_bar_open(void)
+int mock_bar_open(void)
 {
 	int ret = 0;
 
-	if (!getenv("STANDIN_BAR"))
+	if (!getenv("MOCK_BAR"))
 		return 0;
 	pthread_mutex_lock(&lock);
 	if (!bar.users++) {
 		ret = node() ? bring_up_node() : bring_up_device();
 		if (ret) {
-			fprintf(stderr, "stand-in: %s cannot be its memory: %s\n", getenv("STANDIN_BAR"), strerror(-ret));
+			fprintf(stderr, "mock: %s cannot be its memory: %s\n", getenv("MOCK_BAR"), strerror(-ret));
 			put_down();
 			bar.users--;
 		} else if (&seam) {
@@ -152,7 +152,7 @@ int standin_bar_open(void)
 	return ret;
 }
 
-void standin_bar_close(void)
+void mock_bar_close(void)
 {
 	pthread_mutex_lock(&lock);
 	if (bar.users && !--bar.users)
@@ -174,7 +174,7 @@ static bool place(char *ptr, size_t len)
 	return mmap(ptr, len, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, node() ? 0 : bar.offset + (ptr - bar.ptr)) == ptr;
 }
 
-char *standin_bar_alloc(size_t len)
+char *mock_bar_alloc(size_t len)
 {
 	size_t want = len / PAGE, at = 0, run = 0;
 	char *ptr = NULL;
@@ -190,7 +190,7 @@ char *standin_bar_alloc(size_t len)
 	return ptr;
 }
 
-void standin_bar_free(char *ptr, size_t len)
+void mock_bar_free(char *ptr, size_t len)
 {
 	pthread_mutex_lock(&lock);
 	mmap(ptr, len, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
@@ -200,7 +200,7 @@ void standin_bar_free(char *ptr, size_t len)
 	pthread_mutex_unlock(&lock);
 }
 
-int standin_bar_export(const char *ptr, size_t len)
+int mock_bar_export(const char *ptr, size_t len)
 {
 	struct gnv_vfio_feature_dma_buf feature = { .argsz = sizeof(feature),
 						    .flags = VFIO_DEVICE_FEATURE_GET | GNV_VFIO_FEATURE_DMA_BUF,

@@ -13,12 +13,12 @@ struct file {
 struct kernel {
 	struct kernel *next;
 	struct executable *of;
-	struct standin_kernel is;
+	struct mock_kernel is;
 	char name[64];
 };
 
 struct executable {
-	const struct standin_lanes *lanes;
+	const struct mock_lanes *lanes;
 	void *code;
 	uint64_t agent; /* whose code it is */
 	bool frozen;	/* only then a GPU has it */
@@ -32,47 +32,47 @@ static void count(int *counter, int by)
 	__atomic_fetch_add(counter, by, __ATOMIC_RELAXED);
 }
 
-STANDIN_API hsa_status_t hsa_code_object_reader_create_from_memory(const void *elf, size_t size, hsa_code_object_reader_t *reader)
+MOCK_API hsa_status_t hsa_code_object_reader_create_from_memory(const void *elf, size_t size, hsa_code_object_reader_t *reader)
 {
 	struct file *f;
 
-	STANDIN_FAILS("code_object_reader_create_from_memory");
+	MOCK_FAILS("code_object_reader_create_from_memory");
 	f = malloc(sizeof(*f));
 	if (!f)
 		return HSA_STATUS_ERROR_OUT_OF_RESOURCES;
 	*f = (struct file){ elf, size };
-	count(&standin_counts.readers, 1);
+	count(&mock_counts.readers, 1);
 	reader->handle = (uintptr_t)f;
 	return HSA_STATUS_SUCCESS;
 }
 
-STANDIN_API hsa_status_t hsa_code_object_reader_destroy(hsa_code_object_reader_t reader)
+MOCK_API hsa_status_t hsa_code_object_reader_destroy(hsa_code_object_reader_t reader)
 {
 	free((void *)(uintptr_t)reader.handle);
-	count(&standin_counts.readers, -1);
+	count(&mock_counts.readers, -1);
 	return HSA_STATUS_SUCCESS;
 }
 
-STANDIN_API hsa_status_t hsa_executable_create_alt(hsa_profile_t profile, hsa_default_float_rounding_mode_t mode,
+MOCK_API hsa_status_t hsa_executable_create_alt(hsa_profile_t profile, hsa_default_float_rounding_mode_t mode,
 						   const char *options, hsa_executable_t *executable)
 {
-	const char *lanes = getenv("STANDIN_LANES");
+	const char *lanes = getenv("MOCK_LANES");
 	struct executable *e;
 
 	(void)profile;
 	(void)mode;
 	(void)options;
-	STANDIN_FAILS("executable_create_alt");
+	MOCK_FAILS("executable_create_alt");
 	e = calloc(1, sizeof(*e));
 	if (!e)
 		return HSA_STATUS_ERROR_OUT_OF_RESOURCES;
-	e->lanes = lanes && !strcmp(lanes, "gfx") ? &standin_lanes_gfx : &standin_lanes_cpu;
-	count(&standin_counts.executables, 1);
+	e->lanes = lanes && !strcmp(lanes, "gfx") ? &mock_lanes_gfx : &mock_lanes_cpu;
+	count(&mock_counts.executables, 1);
 	executable->handle = (uintptr_t)e;
 	return HSA_STATUS_SUCCESS;
 }
 
-STANDIN_API hsa_status_t hsa_executable_load_agent_code_object(hsa_executable_t executable, hsa_agent_t agent,
+MOCK_API hsa_status_t hsa_executable_load_agent_code_object(hsa_executable_t executable, hsa_agent_t agent,
 							       hsa_code_object_reader_t reader, const char *options,
 							       hsa_loaded_code_object_t *loaded)
 {
@@ -81,7 +81,7 @@ STANDIN_API hsa_status_t hsa_executable_load_agent_code_object(hsa_executable_t 
 
 	(void)options;
 	(void)loaded;
-	STANDIN_FAILS("executable_load_agent_code_object");
+	MOCK_FAILS("executable_load_agent_code_object");
 	if (e->frozen)
 		return HSA_STATUS_ERROR_FROZEN_EXECUTABLE;
 	e->agent = agent.handle;
@@ -89,17 +89,17 @@ STANDIN_API hsa_status_t hsa_executable_load_agent_code_object(hsa_executable_t 
 	return e->code ? HSA_STATUS_SUCCESS : HSA_STATUS_ERROR_INVALID_CODE_OBJECT;
 }
 
-STANDIN_API hsa_status_t hsa_executable_freeze(hsa_executable_t executable, const char *options)
+MOCK_API hsa_status_t hsa_executable_freeze(hsa_executable_t executable, const char *options)
 {
 	struct executable *e = (struct executable *)(uintptr_t)executable.handle;
 
 	(void)options;
-	STANDIN_FAILS("executable_freeze");
+	MOCK_FAILS("executable_freeze");
 	e->frozen = true;
 	return HSA_STATUS_SUCCESS;
 }
 
-STANDIN_API hsa_status_t hsa_executable_destroy(hsa_executable_t executable)
+MOCK_API hsa_status_t hsa_executable_destroy(hsa_executable_t executable)
 {
 	struct executable *e = (struct executable *)(uintptr_t)executable.handle;
 	struct kernel **link, *k;
@@ -117,7 +117,7 @@ STANDIN_API hsa_status_t hsa_executable_destroy(hsa_executable_t executable)
 	if (e->code)
 		e->lanes->unload(e->code);
 	free(e);
-	count(&standin_counts.executables, -1);
+	count(&mock_counts.executables, -1);
 	return HSA_STATUS_SUCCESS;
 }
 
@@ -138,7 +138,7 @@ static struct kernel *make(struct executable *e, const char *name)
 		return NULL;
 	memcpy(k->name, name, strlen(name));
 	k->of = e;
-	k->is = (struct standin_kernel){ .lanes = e->lanes, .code = e->code, .name = k->name };
+	k->is = (struct mock_kernel){ .lanes = e->lanes, .code = e->code, .name = k->name };
 	if (!e->lanes->find(&k->is)) {
 		free(k);
 		return NULL;
@@ -148,7 +148,7 @@ static struct kernel *make(struct executable *e, const char *name)
 	return k;
 }
 
-STANDIN_API hsa_status_t hsa_executable_get_symbol_by_name(hsa_executable_t executable, const char *name, const hsa_agent_t *agent,
+MOCK_API hsa_status_t hsa_executable_get_symbol_by_name(hsa_executable_t executable, const char *name, const hsa_agent_t *agent,
 							   hsa_executable_symbol_t *symbol)
 {
 	struct executable *e = (struct executable *)(uintptr_t)executable.handle;
@@ -156,7 +156,7 @@ STANDIN_API hsa_status_t hsa_executable_get_symbol_by_name(hsa_executable_t exec
 	char plain[sizeof(((struct kernel *)0)->name)] = "";
 	struct kernel *k;
 
-	STANDIN_FAILS("executable_get_symbol_by_name");
+	MOCK_FAILS("executable_get_symbol_by_name");
 	if (!e->frozen || !agent || agent->handle != e->agent)
 		return HSA_STATUS_ERROR_INVALID_EXECUTABLE;
 	if (len < 4 || len - 3 >= sizeof(plain) || strcmp(name + len - 3, ".kd") || !e->code)
@@ -170,7 +170,7 @@ STANDIN_API hsa_status_t hsa_executable_get_symbol_by_name(hsa_executable_t exec
 	return k ? HSA_STATUS_SUCCESS : HSA_STATUS_ERROR_INVALID_SYMBOL_NAME;
 }
 
-STANDIN_API hsa_status_t hsa_executable_symbol_get_info(hsa_executable_symbol_t symbol, hsa_executable_symbol_info_t attribute,
+MOCK_API hsa_status_t hsa_executable_symbol_get_info(hsa_executable_symbol_t symbol, hsa_executable_symbol_info_t attribute,
 							void *value)
 {
 	const struct kernel *k = (const struct kernel *)(uintptr_t)symbol.handle;
@@ -193,7 +193,7 @@ STANDIN_API hsa_status_t hsa_executable_symbol_get_info(hsa_executable_symbol_t 
 	}
 }
 
-const struct standin_kernel *standin_kernel(uint64_t object)
+const struct mock_kernel *mock_kernel(uint64_t object)
 {
 	const struct kernel *k;
 

@@ -11,7 +11,7 @@
 
 #define PAGE 4096u
 
-static _Thread_local struct standin_guard *guarded;
+static _Thread_local struct mock_guard *guarded;
 static struct sigaction before;
 
 static struct {
@@ -20,7 +20,7 @@ static struct {
 } handler[8];
 static unsigned handlers, dead, told; /* atomic */
 
-void standin_guard_note(struct standin_guard *guard, uint64_t address)
+void mock_guard_note(struct mock_guard *guard, uint64_t address)
 {
 	uint64_t none = 0;
 
@@ -44,21 +44,21 @@ static void caught(int signal, siginfo_t *info, void *context)
 
 	(void)context;
 	if (guarded && put_zeros((char *)(at & ~(uintptr_t)(PAGE - 1))))
-		standin_guard_note(guarded, at);
+		mock_guard_note(guarded, at);
 	else
 		sigaction(signal, &before, NULL); /* and it comes again */
 	errno = err;
 }
 
 /* Again for each launch: frameworks of tests have handlers of their own. */
-void standin_guard(struct standin_guard *guard)
+void mock_guard(struct mock_guard *guard)
 {
 	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 	const struct sigaction ours = { .sa_sigaction = caught, .sa_flags = SA_SIGINFO };
 	struct sigaction now;
 
 	guarded = guard;
-	standin_lane(guard);
+	mock_lane(guard);
 	pthread_mutex_lock(&lock);
 	sigaction(SIGSEGV, NULL, &now);
 	if (guard && now.sa_sigaction != caught) {
@@ -68,7 +68,7 @@ void standin_guard(struct standin_guard *guard)
 	pthread_mutex_unlock(&lock);
 }
 
-STANDIN_API hsa_status_t hsa_amd_register_system_event_handler(hsa_amd_system_event_callback_t callback, void *data)
+MOCK_API hsa_status_t hsa_amd_register_system_event_handler(hsa_amd_system_event_callback_t callback, void *data)
 {
 	unsigned n = __atomic_fetch_add(&handlers, 1, __ATOMIC_RELAXED);
 
@@ -93,7 +93,7 @@ static bool tell(const hsa_amd_event_t *event)
  * The first of the process only: after it Runtime::VMFaultHandler (ROCr 6.4, runtime.cpp) returns false, and the thread that waits
  * for events removes it from its list. Where no handler takes the first, the runtime ends the process.
  */
-void standin_fault(unsigned gpu, uint64_t address)
+void mock_fault(unsigned gpu, uint64_t address)
 {
 	const hsa_amd_event_t event = { .event_type = HSA_AMD_GPU_MEMORY_FAULT_EVENT,
 					.memory_fault = { { AGENT_GPU + gpu }, address, HSA_AMD_MEMORY_FAULT_PAGE_NOT_PRESENT } };
@@ -101,19 +101,19 @@ void standin_fault(unsigned gpu, uint64_t address)
 	__atomic_fetch_or(&dead, 1u << gpu, __ATOMIC_RELAXED);
 	if (__atomic_exchange_n(&told, 1, __ATOMIC_RELAXED) || tell(&event))
 		return;
-	fprintf(stderr, "stand-in: memory fault of GPU %u at %#llx, and no handler takes it\n", gpu, (unsigned long long)address);
+	fprintf(stderr, "mock: memory fault of GPU %u at %#llx, and no handler takes it\n", gpu, (unsigned long long)address);
 	abort();
 }
 
 /* Runtime::HwExceptionHandler (ROCr 6.4): as with a fault. The driver has reset the GPU, and with it all of this process there. */
-void standin_gpu_reset(unsigned gpu)
+void mock_gpu_reset(unsigned gpu)
 {
 	const hsa_amd_event_t event = { .event_type = (hsa_amd_event_type_t)1, .memory_fault = { { AGENT_GPU + gpu }, 0, 0 } };
 
 	__atomic_fetch_or(&dead, 1u << gpu, __ATOMIC_RELAXED);
 	if (tell(&event))
 		return;
-	fprintf(stderr, "stand-in: GPU %u was reset, and no handler takes it\n", gpu);
+	fprintf(stderr, "mock: GPU %u was reset, and no handler takes it\n", gpu);
 	abort();
 }
 
@@ -121,22 +121,22 @@ void standin_gpu_reset(unsigned gpu)
  * The driver refuses to free memory: Runtime::FreeMemory (ROCr 6.4, runtime.cpp) tells of a memory error by the thread that frees, and
  * ends the process where no handler takes it.
  */
-void standin_not_freed(unsigned gpu, uint64_t address)
+void mock_not_freed(unsigned gpu, uint64_t address)
 {
 	const hsa_amd_event_t event = { .event_type = (hsa_amd_event_type_t)2, .memory_fault = { { AGENT_GPU + gpu }, address, 1 } };
 
 	if (tell(&event))
 		return;
-	fprintf(stderr, "stand-in: memory at %#llx is not freed, and no handler takes it\n", (unsigned long long)address);
+	fprintf(stderr, "mock: memory at %#llx is not freed, and no handler takes it\n", (unsigned long long)address);
 	abort();
 }
 
-bool standin_is_dead(unsigned gpu)
+bool mock_is_dead(unsigned gpu)
 {
 	return __atomic_load_n(&dead, __ATOMIC_RELAXED) >> gpu & 1;
 }
 
-void standin_revive(void)
+void mock_revive(void)
 {
 	__atomic_store_n(&handlers, 0, __ATOMIC_RELAXED);
 	__atomic_store_n(&dead, 0, __ATOMIC_RELAXED);

@@ -8,7 +8,7 @@
 #include "runtime.h"
 
 /* A launch, for those of its threads that are lanes. */
-struct standin_guard {
+struct mock_guard {
 	sem_t *news;
 	int *stop;	  /* set at a fault */
 	uint64_t address; /* atomic; of the page of the first fault */
@@ -18,17 +18,17 @@ struct standin_guard {
  * This thread is a lane of that launch from now on; NULL: not any more. Where it touches what is not mapped there is a page of zeros
  * after it, so that it goes on to its end: threads that wait for each other cannot be taken away one by one.
  */
-void standin_guard(struct standin_guard *guard);
-void standin_guard_note(struct standin_guard *guard, uint64_t address); /* by any thread that notices; a signal handler may */
+void mock_guard(struct mock_guard *guard);
+void mock_guard_note(struct mock_guard *guard, uint64_t address); /* by any thread that notices; a signal handler may */
 
 /*
  * The GPU reports a fault: to the handlers of the process, which ends if none takes it, as with ROCm. All queues of that GPU are dead.
  * Until the runtime is shut down; a real one stays so until the process ends.
  */
-STANDIN_API void standin_fault(unsigned gpu, uint64_t address);
-STANDIN_API void standin_gpu_reset(unsigned gpu); /* in the same way */
-void standin_not_freed(unsigned gpu, uint64_t address); /* to the handlers, too; the GPU lives */
-bool standin_is_dead(unsigned gpu);
-void standin_revive(void); /* and forget the handlers */
+MOCK_API void mock_fault(unsigned gpu, uint64_t address);
+MOCK_API void mock_gpu_reset(unsigned gpu); /* in the same way */
+void mock_not_freed(unsigned gpu, uint64_t address); /* to the handlers, too; the GPU lives */
+bool mock_is_dead(unsigned gpu);
+void mock_revive(void); /* and forget the handlers */
 
 #endif

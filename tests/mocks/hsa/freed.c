@@ -17,14 +17,14 @@ struct notifier {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* protects notifiers */
 static struct notifier *notifiers;
 
-STANDIN_API hsa_status_t hsa_amd_register_deallocation_callback(void *ptr, hsa_amd_deallocation_callback_t call, void *ctx)
+MOCK_API hsa_status_t hsa_amd_register_deallocation_callback(void *ptr, hsa_amd_deallocation_callback_t call, void *ctx)
 {
 	struct notifier *n;
 
-	STANDIN_FAILS("amd_register_deallocation_callback");
+	MOCK_FAILS("amd_register_deallocation_callback");
 	if (!ptr || !call)
 		return HSA_STATUS_ERROR_INVALID_ARGUMENT;
-	if (!standin_find(ptr))
+	if (!mock_find(ptr))
 		return HSA_STATUS_ERROR_INVALID_ALLOCATION;
 	n = malloc(sizeof(*n));
 	if (!n)
@@ -33,7 +33,7 @@ STANDIN_API hsa_status_t hsa_amd_register_deallocation_callback(void *ptr, hsa_a
 	*n = (struct notifier){ notifiers, ptr, ctx, call };
 	notifiers = n;
 	pthread_mutex_unlock(&lock);
-	__atomic_fetch_add(&standin_counts.notifiers, 1, __ATOMIC_RELAXED);
+	__atomic_fetch_add(&mock_counts.notifiers, 1, __ATOMIC_RELAXED);
 	return HSA_STATUS_SUCCESS;
 }
 
@@ -50,16 +50,16 @@ static struct notifier *take(const char *from, size_t len, hsa_amd_deallocation_
 		*link = n->next;
 	pthread_mutex_unlock(&lock);
 	if (n)
-		__atomic_fetch_sub(&standin_counts.notifiers, 1, __ATOMIC_RELAXED);
+		__atomic_fetch_sub(&mock_counts.notifiers, 1, __ATOMIC_RELAXED);
 	return n;
 }
 
-STANDIN_API hsa_status_t hsa_amd_deregister_deallocation_callback(void *ptr, hsa_amd_deallocation_callback_t call)
+MOCK_API hsa_status_t hsa_amd_deregister_deallocation_callback(void *ptr, hsa_amd_deallocation_callback_t call)
 {
 	hsa_status_t status = HSA_STATUS_ERROR_INVALID_ARGUMENT;
 	struct notifier *n;
 
-	if (!standin_find(ptr)) /* also where it is being freed */
+	if (!mock_find(ptr)) /* also where it is being freed */
 		return status;
 	while ((n = take(ptr, 1, call))) {
 		free(n);
@@ -68,7 +68,7 @@ STANDIN_API hsa_status_t hsa_amd_deregister_deallocation_callback(void *ptr, hsa
 	return status;
 }
 
-void standin_tell_freed(void *ptr, size_t len)
+void mock_tell_freed(void *ptr, size_t len)
 {
 	struct notifier *n;
 

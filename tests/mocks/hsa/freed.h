@@ -5,6 +5,6 @@
 
 #include "runtime.h"
 
-void standin_tell_freed(void *ptr, size_t len);
+void mock_tell_freed(void *ptr, size_t len);
 
 #endif

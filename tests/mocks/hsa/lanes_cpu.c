@@ -63,7 +63,7 @@ static const unsigned char *descriptor(const unsigned char *elf, const char *nam
 	return NULL;
 }
 
-static bool cpu_find(struct standin_kernel *k)
+static bool cpu_find(struct mock_kernel *k)
 {
 #define NAME(upper, lower) "gnvk_" #lower,
 	static const char *const names[GNV_KERNELS] = { GNV_KERNEL_LIST(NAME) };
@@ -84,21 +84,21 @@ static bool cpu_find(struct standin_kernel *k)
 struct call {
 	void (*function)(void *args);
 	void *args;
-	struct standin_guard *guard;
+	struct mock_guard *guard;
 };
 
 static void lane_main(void *arg)
 {
 	const struct call *c = arg;
 
-	standin_guard(c->guard);
+	mock_guard(c->guard);
 	c->function(c->args);
-	standin_guard(NULL);
+	mock_guard(NULL);
 }
 
 /* Threads cannot be taken away as waves can: they are waited for. */
-static hsa_status_t cpu_run(const struct standin_kernel *k, const hsa_kernel_dispatch_packet_t *packet, unsigned gpu,
-			    struct standin_guard *guard)
+static hsa_status_t cpu_run(const struct mock_kernel *k, const hsa_kernel_dispatch_packet_t *packet, unsigned gpu,
+			    struct mock_guard *guard)
 {
 	void (*const *function)(void *args) = k->entry;
 	struct call call = { *function, packet->kernarg_address, guard };
@@ -107,9 +107,9 @@ static hsa_status_t cpu_run(const struct standin_kernel *k, const hsa_kernel_dis
 	(void)gpu;
 	if (packet->grid_size_y != 1 || packet->grid_size_z != 1)
 		return HSA_STATUS_ERROR_INVALID_PACKET_FORMAT; /* more than the library's own kernels ever have */
-	if (gpunvme_cpu_launch(lanes, lanes < standin_wave() ? lanes : standin_wave(), lane_main, &call))
+	if (gpunvme_cpu_launch(lanes, lanes < mock_wave() ? lanes : mock_wave(), lane_main, &call))
 		return HSA_STATUS_ERROR;
 	return __atomic_load_n(&guard->address, __ATOMIC_RELAXED) ? (hsa_status_t)HSA_STATUS_ERROR_MEMORY_FAULT : HSA_STATUS_SUCCESS;
 }
 
-const struct standin_lanes standin_lanes_cpu = { cpu_load, free, cpu_find, cpu_run };
+const struct mock_lanes mock_lanes_cpu = { cpu_load, free, cpu_find, cpu_run };

@@ -27,14 +27,14 @@ static uint64_t setting(const char *name, uint64_t otherwise)
 
 static void *gfx_load_object(const void *elf, size_t len)
 {
-	const char *other = getenv("STANDIN_CODE");
+	const char *other = getenv("MOCK_CODE");
 	char why[300];
 	struct gfx_code *code = other ? gfx_load(other, why, sizeof(why)) : gfx_load_memory(elf, len, why, sizeof(why));
 
 	if (code)
 		gfx_decode_all(code); /* kernels may run at the same time */
 	else
-		printf("stand-in: %s\n", why);
+		printf("mock: %s\n", why);
 	return code;
 }
 
@@ -43,7 +43,7 @@ static void gfx_unload_object(void *code)
 	gfx_unload(code);
 }
 
-static bool gfx_find_kernel(struct standin_kernel *k)
+static bool gfx_find_kernel(struct mock_kernel *k)
 {
 	const struct gfx_kernel *found = gfx_find(k->code, k->name);
 
@@ -60,7 +60,7 @@ static bool gfx_find_kernel(struct standin_kernel *k)
 
 struct seen {
 	struct gfx *m;
-	const struct standin_range *range;
+	const struct mock_range *range;
 };
 
 static void add_pages(void *ctx, size_t offset, size_t len, bool cached)
@@ -72,13 +72,13 @@ static void add_pages(void *ctx, size_t offset, size_t len, bool cached)
 }
 
 /* What is wider than its pages of one kind is found whole first: an access may touch both. */
-static void add_range(void *ctx, const struct standin_range *r)
+static void add_range(void *ctx, const struct mock_range *r)
 {
 	struct seen seen = { ctx, r };
 
 	if (seen.m->regions < GFX_REGIONS - 64)
 		gfx_register(seen.m, r->name, r->lane, r->len, GFX_DEVICE);
-	standin_pages_see(r->ptr, r->len, add_pages, &seen);
+	mock_pages_see(r->ptr, r->len, add_pages, &seen);
 }
 
 /* Inside of what is known already another rule holds. */
@@ -110,7 +110,7 @@ static void add_queues(struct gfx *m, uint64_t dq, uint32_t count)
 static void add_ordering(struct gfx *m, const struct gnv_ordering_args *a)
 {
 	add_queue(m, &a->dq);
-	tighten(m, "cq", a->dq.cq, 16ull << a->dq.cq_shift, RING | (standin_lacks("whole") ? 0 : GFX_WHOLE));
+	tighten(m, "cq", a->dq.cq, 16ull << a->dq.cq_shift, RING | (mock_lacks("whole") ? 0 : GFX_WHOLE));
 }
 
 /* The kernel of a drive. Its words and rings. */
@@ -158,18 +158,18 @@ struct launch {
 	struct gfx m;
 	unsigned gpu, given; /* regions of its memory */
 	unsigned more;	     /* the first region of memory that it got since then, or 0 */
-	unsigned taken;	     /* standin_taken() when it was last looked through */
-	const struct standin_kernel *kernel;
+	unsigned taken;	     /* mock_taken() when it was last looked through */
+	const struct mock_kernel *kernel;
 	const void *kernarg;
 };
 
 /* What is taken away while a kernel runs is not the GPU's any more. */
 static void forget_taken(struct launch *l)
 {
-	unsigned now = standin_taken(), i;
+	unsigned now = mock_taken(), i;
 
 	for (i = 0; now != l->taken && i < l->m.regions; i++)
-		if ((i < l->given || (l->more && i >= l->more)) && !standin_has(l->gpu, l->m.region[i].base, l->m.region[i].size))
+		if ((i < l->given || (l->more && i >= l->more)) && !mock_has(l->gpu, l->m.region[i].base, l->m.region[i].size))
 			l->m.region[i].size = 0;
 	l->taken = now;
 }
@@ -182,7 +182,7 @@ static void look_again(void *ctx)
 	if (strcmp(l->kernel->name, "gnv_vd_kernel"))
 		return;
 	l->more = l->more ? l->more : l->m.regions;
-	standin_ranges(l->gpu, add_range, &l->m);
+	mock_ranges(l->gpu, add_range, &l->m);
 	add_arguments(&l->m, l->kernel->name, l->kernarg);
 }
 
@@ -198,15 +198,15 @@ static void outside(void *ctx)
 		nanosleep(&(struct timespec){ 0, 20000 }, NULL);
 	forget_taken(l);
 	clock_gettime(CLOCK_MONOTONIC, &now);
-	ns = ((uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec) / (1000 / standin_number("STANDIN_CLOCK", 1000));
+	ns = ((uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec) / (1000 / mock_number("MOCK_CLOCK", 1000));
 	m->clock = ns > m->clock ? ns : m->clock;
 }
 
-static hsa_status_t status_of(const struct gfx *m, struct standin_guard *guard)
+static hsa_status_t status_of(const struct gfx *m, struct mock_guard *guard)
 {
 	switch (m->cause) {
 	case GFX_FAULT:
-		standin_guard_note(guard, m->fault);
+		mock_guard_note(guard, m->fault);
 		return (hsa_status_t)HSA_STATUS_ERROR_MEMORY_FAULT;
 	case GFX_ILLEGAL:
 		return (hsa_status_t)HSA_STATUS_ERROR_ILLEGAL_INSTRUCTION;
@@ -215,8 +215,8 @@ static hsa_status_t status_of(const struct gfx *m, struct standin_guard *guard)
 	}
 }
 
-static hsa_status_t launch(struct launch *l, const struct standin_kernel *k, const hsa_kernel_dispatch_packet_t *packet,
-			   struct standin_guard *guard)
+static hsa_status_t launch(struct launch *l, const struct mock_kernel *k, const hsa_kernel_dispatch_packet_t *packet,
+			   struct mock_guard *guard)
 {
 	struct gfx *m = &l->m;
 	const struct gfx_dispatch d = { k->entry,
@@ -228,8 +228,8 @@ static hsa_status_t launch(struct launch *l, const struct standin_kernel *k, con
 					packet };
 
 	if (!gfx_knows(m, (uintptr_t)packet->kernarg_address, k->kernarg)) {
-		printf("stand-in: %s: its arguments are where the GPU may not look\n", k->name);
-		standin_guard_note(guard, (uintptr_t)packet->kernarg_address);
+		printf("mock: %s: its arguments are where the GPU may not look\n", k->name);
+		mock_guard_note(guard, (uintptr_t)packet->kernarg_address);
 		return (hsa_status_t)HSA_STATUS_ERROR_MEMORY_FAULT;
 	}
 	add_arguments(m, k->name, packet->kernarg_address);
@@ -240,12 +240,12 @@ static hsa_status_t launch(struct launch *l, const struct standin_kernel *k, con
 		return HSA_STATUS_SUCCESS;
 	if (!m->error[0])
 		return HSA_STATUS_INFO_BREAK; /* it was stopped */
-	printf("stand-in: %s, launch %llu: %s\n", k->name, (unsigned long long)launches, m->error);
+	printf("mock: %s, launch %llu: %s\n", k->name, (unsigned long long)launches, m->error);
 	return status_of(m, guard);
 }
 
-static hsa_status_t gfx_run_kernel(const struct standin_kernel *k, const hsa_kernel_dispatch_packet_t *packet, unsigned gpu,
-				   struct standin_guard *guard)
+static hsa_status_t gfx_run_kernel(const struct mock_kernel *k, const hsa_kernel_dispatch_packet_t *packet, unsigned gpu,
+				   struct mock_guard *guard)
 {
 	struct launch *l = calloc(1, sizeof(*l));
 	hsa_status_t status;
@@ -253,26 +253,26 @@ static hsa_status_t gfx_run_kernel(const struct standin_kernel *k, const hsa_ker
 	if (!l)
 		return HSA_STATUS_ERROR_OUT_OF_RESOURCES;
 	l->gpu = gpu;
-	l->taken = standin_taken();
+	l->taken = mock_taken();
 	l->m.code = (struct gfx_code *)(uintptr_t)k->code;
 	l->m.rules = (uint32_t)setting("GFX_RULES", GFX_NASTY);
 	l->m.random = (setting("GFX_SEED", 1) + __atomic_add_fetch(&launches, 1, __ATOMIC_RELAXED)) * 0x9e3779b97f4a7c15ull + 77;
-	l->m.max_steps = setting("STANDIN_STEPS", STEPS);
+	l->m.max_steps = setting("MOCK_STEPS", STEPS);
 	l->m.halt = guard->stop;
 	l->m.outside = outside;
 	l->m.missed = look_again;
 	l->m.outside_ctx = l;
-	l->m.near = standin_near(gpu);
+	l->m.near = mock_near(gpu);
 	l->m.near_before = (packet->header >> HSA_PACKET_HEADER_SCACQUIRE_FENCE_SCOPE & 3) != HSA_FENCE_SCOPE_SYSTEM;
 	l->m.near_after = (packet->header >> HSA_PACKET_HEADER_SCRELEASE_FENCE_SCOPE & 3) != HSA_FENCE_SCOPE_SYSTEM;
 	gfx_season(&l->m);
 	outside(l);
-	standin_ranges(gpu, add_range, &l->m);
-	standin_guard(guard); /* between two looks at what was taken away */
+	mock_ranges(gpu, add_range, &l->m);
+	mock_guard(guard); /* between two looks at what was taken away */
 	status = launch(l, k, packet, guard);
-	standin_guard(NULL);
+	mock_guard(NULL);
 	free(l);
 	return status;
 }
 
-const struct standin_lanes standin_lanes_gfx = { gfx_load_object, gfx_unload_object, gfx_find_kernel, gfx_run_kernel };
+const struct mock_lanes mock_lanes_gfx = { gfx_load_object, gfx_unload_object, gfx_find_kernel, gfx_run_kernel };

@@ -21,20 +21,20 @@
 /* Smaller allocations are pieces of blocks of that size (ROCr 6.4, MemoryRegion::fragment_allocator_), and the driver moves blocks. */
 #define BLOCK (2u << 20)
 
-struct standin_moves standin_moves;
+struct mock_moves mock_moves;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* protects allocs */
-static struct standin_alloc *allocs;
+static struct mock_alloc *allocs;
 
-int standin_importers[STANDIN_GPUS_MAX];
+int mock_importers[MOCK_GPUS_MAX];
 
 static void count(int *counter, int by)
 {
 	__atomic_fetch_add(counter, by, __ATOMIC_RELAXED);
 }
 
-struct standin_alloc *standin_find(const void *ptr)
+struct mock_alloc *mock_find(const void *ptr)
 {
-	struct standin_alloc *a;
+	struct mock_alloc *a;
 
 	pthread_mutex_lock(&lock);
 	for (a = allocs; a && ((const char *)ptr < a->ptr || (const char *)ptr >= a->ptr + a->len); a = a->next)
@@ -47,7 +47,7 @@ struct standin_alloc *standin_find(const void *ptr)
  * What a driver does that cannot serve an importer where memory lies: all find it elsewhere now, except importers that had it
  * before.
  */
-static void migrate(struct standin_alloc *a)
+static void migrate(struct mock_alloc *a)
 {
 	void *copy = malloc(a->len);
 
@@ -55,27 +55,27 @@ static void migrate(struct standin_alloc *a)
 	mmap(a->ptr, a->len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
 	memcpy(a->ptr, copy, a->len);
 	free(copy);
-	count(&standin_moves.allocations, 1);
+	count(&mock_moves.allocations, 1);
 	if (a->asked < BLOCK)
-		count(&standin_moves.neighbours, 1);
-	if (a->len > standin_moves.largest)
-		standin_moves.largest = a->len;
+		count(&mock_moves.neighbours, 1);
+	if (a->len > mock_moves.largest)
+		mock_moves.largest = a->len;
 }
 
-static struct standin_alloc *of_dmabuf(ino_t dmabuf)
+static struct mock_alloc *of_dmabuf(ino_t dmabuf)
 {
-	struct standin_alloc *a;
+	struct mock_alloc *a;
 
 	for (a = allocs; a && a->dmabuf != dmabuf; a = a->next)
 		;
 	return a;
 }
 
-/* STANDIN_MIGRATES=WHEN:FROM:UPTO, of whose size it is. */
+/* MOCK_MIGRATES=WHEN:FROM:UPTO, of whose size it is. */
 static void attached(ino_t dmabuf, bool refused)
 {
-	const char *plan = getenv("STANDIN_MIGRATES");
-	struct standin_alloc *a;
+	const char *plan = getenv("MOCK_MIGRATES");
+	struct mock_alloc *a;
 	size_t from, upto;
 	char when[16];
 
@@ -88,11 +88,11 @@ static void attached(ino_t dmabuf, bool refused)
 	pthread_mutex_unlock(&lock);
 }
 
-/* STANDIN_MIGRATES=whole: the kernel finds memory where it was driven to, as everyone does. */
+/* MOCK_MIGRATES=whole: the kernel finds memory where it was driven to, as everyone does. */
 static int instead(ino_t dmabuf)
 {
-	const char *plan = getenv("STANDIN_MIGRATES");
-	struct standin_alloc *a;
+	const char *plan = getenv("MOCK_MIGRATES");
+	struct mock_alloc *a;
 	int fd = -1;
 
 	pthread_mutex_lock(&lock);
@@ -110,7 +110,7 @@ static int instead(ino_t dmabuf)
 
 static uint64_t in_host(ino_t dmabuf)
 {
-	struct standin_alloc *a;
+	struct mock_alloc *a;
 	uint64_t bytes;
 
 	pthread_mutex_lock(&lock);
@@ -123,19 +123,19 @@ static uint64_t in_host(ino_t dmabuf)
 /* By libdrm or KFD; its own imports the runtime knows. */
 static void mapped(void *ptr, size_t len)
 {
-	standin_range_add("bar", ptr, len, 1);
+	mock_range_add("bar", ptr, len, 1);
 }
 
 static void unmapped(void *ptr)
 {
-	standin_range_remove(ptr);
+	mock_range_remove(ptr);
 }
 
 /* Pages for it, with a descriptor or -1. */
-static bool back(struct standin_alloc *a)
+static bool back(struct mock_alloc *a)
 {
 	a->fd = -1;
-	a->ptr = a->pool >= POOL_LOCAL ? standin_bar_alloc(a->len) : NULL;
+	a->ptr = a->pool >= POOL_LOCAL ? mock_bar_alloc(a->len) : NULL;
 	a->bar = a->ptr;
 	if (&seam && a->bar) {
 		seam.attached = attached;
@@ -144,7 +144,7 @@ static bool back(struct standin_alloc *a)
 		seam.mapped = mapped;
 		seam.unmapped = unmapped;
 	}
-	if (a->bar || (a->pool >= POOL_LOCAL && getenv("STANDIN_BAR")))
+	if (a->bar || (a->pool >= POOL_LOCAL && getenv("MOCK_BAR")))
 		return a->bar;
 	if (a->pool < POOL_LOCAL) { /* a userptr of anonymous pages (libhsakmt fmm.c, fmm_allocate_host_gpu) */
 		a->ptr = mmap(NULL, a->len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -160,12 +160,12 @@ static bool back(struct standin_alloc *a)
 	return false;
 }
 
-static void unback(struct standin_alloc *a)
+static void unback(struct mock_alloc *a)
 {
 	if (a->bar && seam_freed)
 		seam_freed(a->ptr, a->len, a->dmabuf);
 	if (a->bar)
-		standin_bar_free(a->ptr, a->len);
+		mock_bar_free(a->ptr, a->len);
 	else /* a lane that still uses it must not find something else there */
 		mmap(a->ptr, a->len, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
 	if (a->fd >= 0)
@@ -179,7 +179,7 @@ static const char *pool_name(uint64_t pool)
 
 static unsigned gpu_of(uint64_t pool)
 {
-	return (unsigned)((pool - POOL_LOCAL) % STANDIN_GPUS_MAX);
+	return (unsigned)((pool - POOL_LOCAL) % MOCK_GPUS_MAX);
 }
 
 static unsigned gpus_of(const hsa_agent_t *agent, size_t agents)
@@ -191,11 +191,11 @@ static unsigned gpus_of(const hsa_agent_t *agent, size_t agents)
 	return gpus;
 }
 
-STANDIN_API hsa_status_t hsa_amd_memory_pool_allocate(hsa_amd_memory_pool_t pool, size_t size, uint32_t flags, void **ptr)
+MOCK_API hsa_status_t hsa_amd_memory_pool_allocate(hsa_amd_memory_pool_t pool, size_t size, uint32_t flags, void **ptr)
 {
-	struct standin_alloc *a;
+	struct mock_alloc *a;
 
-	STANDIN_FAILS("amd_memory_pool_allocate");
+	MOCK_FAILS("amd_memory_pool_allocate");
 	if (flags & 8 && pool.handle < POOL_LOCAL)
 		return HSA_STATUS_ERROR_INVALID_ARGUMENT;
 	a = calloc(1, sizeof(*a));
@@ -204,7 +204,7 @@ STANDIN_API hsa_status_t hsa_amd_memory_pool_allocate(hsa_amd_memory_pool_t pool
 	a->len = (size + 4095) & ~(size_t)4095;
 	a->pool = pool.handle;
 	a->asked = size;
-	a->uncached = flags & 8 && standin_number("STANDIN_MINOR", 15) >= 15;
+	a->uncached = flags & 8 && mock_number("MOCK_MINOR", 15) >= 15;
 	if (!back(a)) {
 		free(a);
 		return HSA_STATUS_ERROR_OUT_OF_RESOURCES;
@@ -214,23 +214,23 @@ STANDIN_API hsa_status_t hsa_amd_memory_pool_allocate(hsa_amd_memory_pool_t pool
 	a->next = allocs;
 	allocs = a;
 	pthread_mutex_unlock(&lock);
-	standin_range_add(pool_name(a->pool), a->ptr, a->len, a->pool < POOL_LOCAL ? 0 : 1u << gpu_of(a->pool));
-	count(&standin_counts.allocations, 1);
+	mock_range_add(pool_name(a->pool), a->ptr, a->len, a->pool < POOL_LOCAL ? 0 : 1u << gpu_of(a->pool));
+	count(&mock_counts.allocations, 1);
 	*ptr = a->ptr;
 	return HSA_STATUS_SUCCESS;
 }
 
-STANDIN_API hsa_status_t hsa_amd_memory_pool_free(void *ptr)
+MOCK_API hsa_status_t hsa_amd_memory_pool_free(void *ptr)
 {
-	struct standin_alloc *a = standin_find(ptr), **link;
+	struct mock_alloc *a = mock_find(ptr), **link;
 	hsa_status_t status;
 
 	if (!ptr)
 		return HSA_STATUS_SUCCESS;
 	if (!a || a->ptr != ptr)
 		return HSA_STATUS_ERROR_INVALID_ALLOCATION;
-	if (standin_fails("amd_memory_pool_free", &status)) {
-		standin_not_freed(a->pool < POOL_LOCAL ? 0 : gpu_of(a->pool), (uintptr_t)ptr);
+	if (mock_fails("amd_memory_pool_free", &status)) {
+		mock_not_freed(a->pool < POOL_LOCAL ? 0 : gpu_of(a->pool), (uintptr_t)ptr);
 		return status;
 	}
 	pthread_mutex_lock(&lock);
@@ -238,30 +238,30 @@ STANDIN_API hsa_status_t hsa_amd_memory_pool_free(void *ptr)
 		;
 	*link = a->next;
 	pthread_mutex_unlock(&lock);
-	standin_tell_freed(a->ptr, a->len);
-	standin_near_flush(a->ptr, a->len);
-	standin_range_remove(a->ptr);
+	mock_tell_freed(a->ptr, a->len);
+	mock_near_flush(a->ptr, a->len);
+	mock_range_remove(a->ptr);
 	unback(a);
 	free(a);
-	count(&standin_counts.allocations, -1);
+	count(&mock_counts.allocations, -1);
 	return HSA_STATUS_SUCCESS;
 }
 
-STANDIN_API hsa_status_t hsa_amd_agents_allow_access(uint32_t agents, const hsa_agent_t *agent, const uint32_t *flags,
+MOCK_API hsa_status_t hsa_amd_agents_allow_access(uint32_t agents, const hsa_agent_t *agent, const uint32_t *flags,
 						     const void *ptr)
 {
-	struct standin_alloc *a = standin_find(ptr);
+	struct mock_alloc *a = mock_find(ptr);
 
-	STANDIN_FAILS("amd_agents_allow_access");
+	MOCK_FAILS("amd_agents_allow_access");
 	if (!a || a->ptr != ptr || flags || !agents) /* an allocation, by its first byte */
 		return HSA_STATUS_ERROR_INVALID_ARGUMENT;
-	standin_range_allow(ptr, gpus_of(agent, agents));
+	mock_range_allow(ptr, gpus_of(agent, agents));
 	return HSA_STATUS_SUCCESS;
 }
 
-static int running[STANDIN_GPUS_MAX]; /* atomic: lanes */
+static int running[MOCK_GPUS_MAX]; /* atomic: lanes */
 
-void standin_lanes_run(unsigned gpu, int more)
+void mock_lanes_run(unsigned gpu, int more)
 {
 	__atomic_fetch_add(&running[gpu], more, __ATOMIC_RELAXED);
 }
@@ -272,30 +272,30 @@ void standin_lanes_run(unsigned gpu, int more)
  */
 static void must_live(const void *ptr)
 {
-	const struct standin_alloc *a = standin_find(ptr);
+	const struct mock_alloc *a = mock_find(ptr);
 	const struct timespec ms = { 0, 1000000 };
 
 	if (!a || a->pool < POOL_LOCAL)
 		return;
-	while (__atomic_load_n(&running[gpu_of(a->pool)], __ATOMIC_RELAXED) >= (int)standin_number("STANDIN_UNITS", INT_MAX))
+	while (__atomic_load_n(&running[gpu_of(a->pool)], __ATOMIC_RELAXED) >= (int)mock_number("MOCK_UNITS", INT_MAX))
 		nanosleep(&ms, NULL);
-	if (!standin_is_dead(gpu_of(a->pool)))
+	if (!mock_is_dead(gpu_of(a->pool)))
 		return;
-	fprintf(stderr, "stand-in: a GPU that has faulted is asked to copy or fill\n");
+	fprintf(stderr, "mock: a GPU that has faulted is asked to copy or fill\n");
 	abort();
 }
 
 /* One at a time: RuntimeMutex of the copies (ROCr 6.4, GpuAgent::blit_lock_). */
 static pthread_mutex_t copies = PTHREAD_MUTEX_INITIALIZER;
 
-STANDIN_API hsa_status_t hsa_amd_memory_fill(void *ptr, uint32_t value, size_t words)
+MOCK_API hsa_status_t hsa_amd_memory_fill(void *ptr, uint32_t value, size_t words)
 {
 	size_t i;
 
-	STANDIN_FAILS("amd_memory_fill");
+	MOCK_FAILS("amd_memory_fill");
 	pthread_mutex_lock(&copies);
 	must_live(ptr);
-	standin_near_flush(ptr, words * 4);
+	mock_near_flush(ptr, words * 4);
 	for (i = 0; i < words; i++)
 		__atomic_store_n((uint32_t *)ptr + i, value, __ATOMIC_RELAXED);
 	pthread_mutex_unlock(&copies);
@@ -311,7 +311,7 @@ static bool lockable(const void *ptr, size_t size)
 {
 	const uintptr_t from = (uintptr_t)ptr & ~(uintptr_t)4095;
 
-	return !standin_is_hosts(ptr) || standin_find(ptr) || !madvise((void *)from, (uintptr_t)ptr + size - from, MADV_POPULATE_WRITE);
+	return !mock_is_hosts(ptr) || mock_find(ptr) || !madvise((void *)from, (uintptr_t)ptr + size - from, MADV_POPULATE_WRITE);
 }
 
 /*
@@ -320,30 +320,30 @@ static bool lockable(const void *ptr, size_t size)
  */
 static void must_be_known(const void *ptr)
 {
-	if (!standin_is_unknown(ptr))
+	if (!mock_is_unknown(ptr))
 		return;
-	fprintf(stderr, "stand-in: a copy of memory that the runtime has not mapped: the CPU finds nothing there\n");
+	fprintf(stderr, "mock: a copy of memory that the runtime has not mapped: the CPU finds nothing there\n");
 	abort();
 }
 
 /* Words of 8 bytes, then what is left: lanes change them meanwhile. */
-STANDIN_API hsa_status_t hsa_memory_copy(void *to, const void *from, size_t size)
+MOCK_API hsa_status_t hsa_memory_copy(void *to, const void *from, size_t size)
 {
 	size_t i = 0;
 
-	STANDIN_FAILS("memory_copy");
+	MOCK_FAILS("memory_copy");
 	must_be_known(to);
 	must_be_known(from);
 	/* ROCm's would follow the lanes' address of locked memory, where the CPU has nothing. */
-	if (standin_is_hosts(to) && standin_is_hosts(from))
+	if (mock_is_hosts(to) && mock_is_hosts(from))
 		return HSA_STATUS_ERROR_INVALID_ARGUMENT;
 	if (!lockable(from, size))
 		return HSA_STATUS_ERROR_OUT_OF_RESOURCES;
 	pthread_mutex_lock(&copies);
 	must_live(to);
 	must_live(from);
-	standin_near_flush(to, size);
-	standin_near_flush(from, size);
+	mock_near_flush(to, size);
+	mock_near_flush(from, size);
 	for (; !(((uintptr_t)to | (uintptr_t)from) & 7) && i + 8 <= size; i += 8)
 		__atomic_store_n((uint64_t *)((char *)to + i),
 				 __atomic_load_n((const uint64_t *)((const char *)from + i), __ATOMIC_RELAXED), __ATOMIC_RELAXED);
@@ -357,42 +357,42 @@ STANDIN_API hsa_status_t hsa_memory_copy(void *to, const void *from, size_t size
 }
 
 /* As ROCm's: pages that are locked already are counted once more, and seen by nobody else for it. */
-STANDIN_API hsa_status_t hsa_amd_memory_lock_to_pool(void *ptr, size_t size, hsa_agent_t *agents, int count_of,
+MOCK_API hsa_status_t hsa_amd_memory_lock_to_pool(void *ptr, size_t size, hsa_agent_t *agents, int count_of,
 						     hsa_amd_memory_pool_t pool, uint32_t flags, void **agent_ptr)
 {
 	unsigned gpus = count_of ? gpus_of(agents, (size_t)count_of) : ~0u;
-	const bool shared = !standin_number("STANDIN_ALIAS", 0); /* virtual memory; else the first registration made a userptr, which stays */
-	const bool first = !standin_is_locked(ptr);
+	const bool shared = !mock_number("MOCK_ALIAS", 0); /* virtual memory; else the first registration made a userptr, which stays */
+	const bool first = !mock_is_locked(ptr);
 	unsigned char resident;
 
-	STANDIN_FAILS("amd_memory_lock_to_pool");
+	MOCK_FAILS("amd_memory_lock_to_pool");
 	if (!ptr || ((uintptr_t)ptr | size) & 4095 || !agents != !count_of || pool.handle > POOL_HOST_COARSE || flags ||
-	    mincore(ptr, 1, &resident) || standin_find(ptr) || /* libhsakmt: an object of its own without a userptr is no handle */
-	    !standin_range_add("locked", ptr, size, gpus)) /* where something is */
+	    mincore(ptr, 1, &resident) || mock_find(ptr) || /* libhsakmt: an object of its own without a userptr is no handle */
+	    !mock_range_add("locked", ptr, size, gpus)) /* where something is */
 		return HSA_STATUS_ERROR_INVALID_ARGUMENT;
-	if ((shared || first) && !(pool.handle != POOL_HOST_COARSE && standin_lacks("uncached")))
-		standin_pages_locked(ptr, size, pool.handle == POOL_HOST_COARSE);
-	count(&standin_counts.locks, 1);
-	*agent_ptr = standin_number("STANDIN_ALIAS", 0) ? (void *)(uintptr_t)standin_range_alias(ptr) : ptr;
+	if ((shared || first) && !(pool.handle != POOL_HOST_COARSE && mock_lacks("uncached")))
+		mock_pages_locked(ptr, size, pool.handle == POOL_HOST_COARSE);
+	count(&mock_counts.locks, 1);
+	*agent_ptr = mock_number("MOCK_ALIAS", 0) ? (void *)(uintptr_t)mock_range_alias(ptr) : ptr;
 	return HSA_STATUS_SUCCESS;
 }
 
-STANDIN_API hsa_status_t hsa_amd_memory_unlock(void *ptr)
+MOCK_API hsa_status_t hsa_amd_memory_unlock(void *ptr)
 {
-	const size_t len = standin_range_len(ptr);
+	const size_t len = mock_range_len(ptr);
 
 	if (len) /* what is dirty must not be written where something else lies by then */
-		standin_near_flush(ptr, len);
-	if (!standin_range_remove(ptr))
+		mock_near_flush(ptr, len);
+	if (!mock_range_remove(ptr))
 		return HSA_STATUS_ERROR_INVALID_ALLOCATION;
-	count(&standin_counts.locks, -1);
+	count(&mock_counts.locks, -1);
 	return HSA_STATUS_SUCCESS;
 }
 
 /*
  * The runtime takes what amdgpu has exported, and nothing else: libhsakmt asks KFD of whom a DMA-BUF is
  * (hsakmt_fmm_register_graphics_ handle), which returns -EINVAL for others' (Linux amdgpu_amdkfd.c, amdgpu_amdkfd_get_dmabuf_info).
- * A newer one may (STANDIN_INTEROP).
+ * A newer one may (MOCK_INTEROP).
  */
 static bool takes(int fd)
 {
@@ -402,10 +402,10 @@ static bool takes(int fd)
 	pthread_mutex_lock(&lock);
 	own = !fstat(fd, &st) && of_dmabuf(st.st_ino);
 	pthread_mutex_unlock(&lock);
-	return own || standin_number("STANDIN_INTEROP", 0);
+	return own || mock_number("MOCK_INTEROP", 0);
 }
 
-STANDIN_API hsa_status_t hsa_amd_interop_map_buffer(uint32_t agents, hsa_agent_t *agent, int fd, uint32_t flags, size_t *size,
+MOCK_API hsa_status_t hsa_amd_interop_map_buffer(uint32_t agents, hsa_agent_t *agent, int fd, uint32_t flags, size_t *size,
 						    void **ptr, size_t *metadata_size, const void **metadata)
 {
 	off_t end = lseek(fd, 0, SEEK_END);
@@ -413,7 +413,7 @@ STANDIN_API hsa_status_t hsa_amd_interop_map_buffer(uint32_t agents, hsa_agent_t
 	(void)flags;
 	(void)metadata_size;
 	(void)metadata;
-	STANDIN_FAILS("amd_interop_map_buffer");
+	MOCK_FAILS("amd_interop_map_buffer");
 	if (!takes(fd))
 		return HSA_STATUS_ERROR;
 	if (agents != 1 || agent->handle < AGENT_GPU || end <= 0 || (seam_refuses && seam_refuses(SEAM_INTEROP)))
@@ -424,90 +424,90 @@ STANDIN_API hsa_status_t hsa_amd_interop_map_buffer(uint32_t agents, hsa_agent_t
 		*ptr = seam_map ? seam_map(fd, NULL, SEAM_WAY_INTEROP, size) : NULL;
 	if (!*ptr)
 		return HSA_STATUS_ERROR;
-	standin_range_add("imported", *ptr, *size, gpus_of(agent, agents));
-	count(&standin_counts.imports, 1);
-	count(&standin_importers[agent->handle - AGENT_GPU], 1);
+	mock_range_add("imported", *ptr, *size, gpus_of(agent, agents));
+	count(&mock_counts.imports, 1);
+	count(&mock_importers[agent->handle - AGENT_GPU], 1);
 	return HSA_STATUS_SUCCESS;
 }
 
-STANDIN_API hsa_status_t hsa_amd_interop_unmap_buffer(void *ptr)
+MOCK_API hsa_status_t hsa_amd_interop_unmap_buffer(void *ptr)
 {
-	STANDIN_FAILS("amd_interop_unmap_buffer");
-	if (!standin_range_remove(ptr))
+	MOCK_FAILS("amd_interop_unmap_buffer");
+	if (!mock_range_remove(ptr))
 		return HSA_STATUS_ERROR_INVALID_ARGUMENT;
 	if (seam_unmap)
 		seam_unmap(ptr, true); /* else it is left: a late access of a test's lane is an error to be seen elsewhere */
-	count(&standin_counts.imports, -1);
+	count(&mock_counts.imports, -1);
 	return HSA_STATUS_SUCCESS;
 }
 
-static bool tell_agents(const struct standin_alloc *a, void *(*alloc)(size_t), uint32_t *agents, hsa_agent_t **accessible)
+static bool tell_agents(const struct mock_alloc *a, void *(*alloc)(size_t), uint32_t *agents, hsa_agent_t **accessible)
 {
 	unsigned i;
 
-	*accessible = alloc(STANDIN_GPUS_MAX * sizeof(**accessible));
+	*accessible = alloc(MOCK_GPUS_MAX * sizeof(**accessible));
 	*agents = 0;
-	for (i = 0; *accessible && i < STANDIN_GPUS_MAX; i++)
-		if (standin_has(i, (uintptr_t)a->ptr, 1))
+	for (i = 0; *accessible && i < MOCK_GPUS_MAX; i++)
+		if (mock_has(i, (uintptr_t)a->ptr, 1))
 			(*accessible)[(*agents)++].handle = AGENT_GPU + i;
 	return *accessible;
 }
 
-STANDIN_API hsa_status_t hsa_amd_pointer_info(const void *ptr, hsa_amd_pointer_info_t *info, void *(*alloc)(size_t),
+MOCK_API hsa_status_t hsa_amd_pointer_info(const void *ptr, hsa_amd_pointer_info_t *info, void *(*alloc)(size_t),
 					      uint32_t *agents, hsa_agent_t **accessible)
 {
-	struct standin_alloc *a = standin_find(ptr);
+	struct mock_alloc *a = mock_find(ptr);
 
 	if (!info->size)
 		return HSA_STATUS_ERROR_INVALID_ARGUMENT;
-	info->type = standin_is_locked(ptr) ? HSA_EXT_POINTER_TYPE_LOCKED : HSA_EXT_POINTER_TYPE_UNKNOWN;
+	info->type = mock_is_locked(ptr) ? HSA_EXT_POINTER_TYPE_LOCKED : HSA_EXT_POINTER_TYPE_UNKNOWN;
 	if (!a)
 		return HSA_STATUS_SUCCESS;
 	if (alloc && agents && accessible && !tell_agents(a, alloc, agents, accessible))
 		return HSA_STATUS_ERROR_OUT_OF_RESOURCES;
 	if (alloc)
-		usleep(1000 * standin_number("STANDIN_LATE", 0));
-	info->type = (hsa_amd_pointer_type_t)standin_number("STANDIN_POINTERS", HSA_EXT_POINTER_TYPE_HSA);
+		usleep(1000 * mock_number("MOCK_LATE", 0));
+	info->type = (hsa_amd_pointer_type_t)mock_number("MOCK_POINTERS", HSA_EXT_POINTER_TYPE_HSA);
 	info->agentBaseAddress = a->ptr;
 	info->hostBaseAddress = a->ptr; /* as ROCm's, whichever processor reaches it */
 	info->sizeInBytes = a->asked; /* not what it was rounded up to (ROCr 6.4, size_requested) */
-	info->global_flags = standin_pool_flags(a->pool);
+	info->global_flags = mock_pool_flags(a->pool);
 	if (a->uncached) /* so ROCr shows what KFD made so (runtime.cpp, Runtime::PtrInfo) */
 		info->global_flags |= HSA_AMD_MEMORY_POOL_GLOBAL_FLAG_KERNARG_INIT;
-	info->agentOwner.handle = a->pool < POOL_LOCAL ? AGENT_CPU + 1 - standin_number("STANDIN_CPUS", 1) /* the farthest */
+	info->agentOwner.handle = a->pool < POOL_LOCAL ? AGENT_CPU + 1 - mock_number("MOCK_CPUS", 1) /* the farthest */
 						       : AGENT_GPU + gpu_of(a->pool);
 	return HSA_STATUS_SUCCESS;
 }
 
-STANDIN_API hsa_status_t hsa_amd_portable_export_dmabuf(const void *ptr, size_t size, int *fd, uint64_t *offset);
-STANDIN_API hsa_status_t hsa_amd_portable_export_dmabuf(const void *ptr, size_t size, int *fd, uint64_t *offset)
+MOCK_API hsa_status_t hsa_amd_portable_export_dmabuf(const void *ptr, size_t size, int *fd, uint64_t *offset);
+MOCK_API hsa_status_t hsa_amd_portable_export_dmabuf(const void *ptr, size_t size, int *fd, uint64_t *offset)
 {
-	struct standin_alloc *a = standin_find(ptr);
+	struct mock_alloc *a = mock_find(ptr);
 	struct stat st;
 
-	STANDIN_FAILS("amd_portable_export_dmabuf");
-	if (standin_lacks("export") || !a || a->pool < POOL_LOCAL || (const char *)ptr + size > a->ptr + a->len)
+	MOCK_FAILS("amd_portable_export_dmabuf");
+	if (mock_lacks("export") || !a || a->pool < POOL_LOCAL || (const char *)ptr + size > a->ptr + a->len)
 		return HSA_STATUS_ERROR_INVALID_ARGUMENT;
-	*fd = a->bar ? standin_bar_export(a->ptr, a->len) : fcntl(a->fd, F_DUPFD_CLOEXEC, 3);
+	*fd = a->bar ? mock_bar_export(a->ptr, a->len) : fcntl(a->fd, F_DUPFD_CLOEXEC, 3);
 	if (*fd < 0)
 		return HSA_STATUS_ERROR_OUT_OF_RESOURCES;
 	a->dmabuf = fstat(*fd, &st) ? 0 : st.st_ino;
 	*offset = (uint64_t)((const char *)ptr - a->ptr);
-	count(&standin_counts.exports, 1);
+	count(&mock_counts.exports, 1);
 	return HSA_STATUS_SUCCESS;
 }
 
-STANDIN_API hsa_status_t hsa_amd_portable_export_dmabuf_v2(const void *ptr, size_t size, int *fd, uint64_t *offset, uint64_t flags);
-STANDIN_API hsa_status_t hsa_amd_portable_export_dmabuf_v2(const void *ptr, size_t size, int *fd, uint64_t *offset, uint64_t flags)
+MOCK_API hsa_status_t hsa_amd_portable_export_dmabuf_v2(const void *ptr, size_t size, int *fd, uint64_t *offset, uint64_t flags);
+MOCK_API hsa_status_t hsa_amd_portable_export_dmabuf_v2(const void *ptr, size_t size, int *fd, uint64_t *offset, uint64_t flags)
 {
-	STANDIN_FAILS("amd_portable_export_dmabuf_v2");
+	MOCK_FAILS("amd_portable_export_dmabuf_v2");
 	return flags == 1 ? hsa_amd_portable_export_dmabuf(ptr, size, fd, offset) : HSA_STATUS_ERROR_INVALID_ARGUMENT;
 }
 
-STANDIN_API hsa_status_t hsa_amd_portable_close_dmabuf(int fd);
-STANDIN_API hsa_status_t hsa_amd_portable_close_dmabuf(int fd)
+MOCK_API hsa_status_t hsa_amd_portable_close_dmabuf(int fd);
+MOCK_API hsa_status_t hsa_amd_portable_close_dmabuf(int fd)
 {
 	close(fd);
-	count(&standin_counts.exports, -1);
+	count(&mock_counts.exports, -1);
 	return HSA_STATUS_SUCCESS;
 }

@@ -21,7 +21,7 @@ struct pages {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* protects the rest */
 static struct pages *newest;
-static struct gfx_cache *near[STANDIN_GPUS_MAX]; /* L2 */
+static struct gfx_cache *near[MOCK_GPUS_MAX]; /* L2 */
 
 static void forget_covered(uintptr_t from, uintptr_t to)
 {
@@ -37,7 +37,7 @@ static void forget_covered(uintptr_t from, uintptr_t to)
 	}
 }
 
-void standin_pages_locked(const void *ptr, size_t len, bool coarse)
+void mock_pages_locked(const void *ptr, size_t len, bool coarse)
 {
 	const uintptr_t from = (uintptr_t)ptr, to = from + len;
 	struct pages *p = malloc(sizeof(*p));
@@ -71,19 +71,19 @@ static uintptr_t run_of(uintptr_t at, uintptr_t to, bool *coarse)
 /* GPUs whose waves keep lines of such pages in an L2 that no instruction of theirs empties. */
 static bool keeps(void)
 {
-	const char *gfx = getenv("STANDIN_GFX");
+	const char *gfx = getenv("MOCK_GFX");
 
 	return !gfx || !*gfx || !strncmp(gfx, "gfx11", 5) || !strncmp(gfx, "gfx10", 5) || !strcmp(gfx, "gfx906") || !strcmp(gfx, "gfx908");
 }
 
-static bool is_cached(const struct standin_alloc *a)
+static bool is_cached(const struct mock_alloc *a)
 {
-	return standin_pool_flags(a->pool) & HSA_AMD_MEMORY_POOL_GLOBAL_FLAG_COARSE_GRAINED && !a->uncached;
+	return mock_pool_flags(a->pool) & HSA_AMD_MEMORY_POOL_GLOBAL_FLAG_COARSE_GRAINED && !a->uncached;
 }
 
-void standin_pages_see(const void *ptr, size_t len, void (*see)(void *ctx, size_t offset, size_t len, bool cached), void *ctx)
+void mock_pages_see(const void *ptr, size_t len, void (*see)(void *ctx, size_t offset, size_t len, bool cached), void *ctx)
 {
-	const struct standin_alloc *a = standin_find(ptr);
+	const struct mock_alloc *a = mock_find(ptr);
 	uintptr_t from = (uintptr_t)ptr, at = from, to = from + len, end;
 	bool coarse;
 
@@ -99,7 +99,7 @@ void standin_pages_see(const void *ptr, size_t len, void (*see)(void *ctx, size_
 	}
 }
 
-struct gfx_cache *standin_near(unsigned gpu)
+struct gfx_cache *mock_near(unsigned gpu)
 {
 	struct gfx_cache *c;
 
@@ -112,12 +112,12 @@ struct gfx_cache *standin_near(unsigned gpu)
 }
 
 /* Another party than waves is about to use the bytes through the GPU, or they end: a copy is a kernel of the GPU (GpuAgent::DmaCopy). */
-void standin_near_flush(const void *ptr, size_t len)
+void mock_near_flush(const void *ptr, size_t len)
 {
 	struct gfx_cache *c;
 	unsigned i;
 
-	for (i = 0; i < STANDIN_GPUS_MAX; i++) {
+	for (i = 0; i < MOCK_GPUS_MAX; i++) {
 		pthread_mutex_lock(&lock);
 		c = near[i];
 		pthread_mutex_unlock(&lock);

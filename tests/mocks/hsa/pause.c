@@ -29,7 +29,7 @@ static void stand_still(int signal)
 	errno = err;
 }
 
-void standin_lane(bool begins)
+void mock_lane(bool begins)
 {
 	struct lane **link;
 
@@ -47,7 +47,7 @@ void standin_lane(bool begins)
 		stand_still(0);
 }
 
-unsigned standin_evict(unsigned ms)
+unsigned mock_evict(unsigned ms)
 {
 	const struct sigaction action = { .sa_handler = stand_still, .sa_flags = SA_RESTART };
 	const struct lane *lane;
@@ -69,20 +69,20 @@ static bool pausing; /* atomic */
 
 static void *pause_main(void *arg)
 {
-	const unsigned most = standin_number("STANDIN_PAUSES", 0);
+	const unsigned most = mock_number("MOCK_PAUSES", 0);
 	unsigned seed = 1;
 
 	(void)arg;
 	while (__atomic_load_n(&pausing, __ATOMIC_RELAXED)) {
 		usleep((useconds_t)rand_r(&seed) % 20000);
-		standin_evict((unsigned)rand_r(&seed) % most);
+		mock_evict((unsigned)rand_r(&seed) % most);
 	}
 	return NULL;
 }
 
-void standin_pauses(bool begin)
+void mock_pauses(bool begin)
 {
-	if (begin ? !standin_number("STANDIN_PAUSES", 0) : !pausing)
+	if (begin ? !mock_number("MOCK_PAUSES", 0) : !pausing)
 		return;
 	__atomic_store_n(&pausing, begin, __ATOMIC_RELAXED);
 	if (!begin)

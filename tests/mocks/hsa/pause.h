@@ -11,10 +11,10 @@
  * amdgpu_amdkfd_gpuvm.c, amdgpu_amdkfd_evict_userptr), for 100 ms at least after TTM has (PROCESS_RESTORE_TIME_MS), and as long as
  * restoring fails. Return: how many were stopped.
  */
-STANDIN_API unsigned standin_evict(unsigned ms);
-void standin_pauses(bool begin); /* STANDIN_PAUSES */
+MOCK_API unsigned mock_evict(unsigned ms);
+void mock_pauses(bool begin); /* MOCK_PAUSES */
 
 /* This thread is a lane from now on, or not any more. */
-void standin_lane(bool begins);
+void mock_lane(bool begins);
 
 #endif

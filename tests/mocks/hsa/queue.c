@@ -35,7 +35,7 @@ struct queue {
 struct work {
 	hsa_kernel_dispatch_packet_t packet; /* as the kernel sees it */
 	struct queue *queue;
-	struct standin_guard guard;
+	struct mock_guard guard;
 	sem_t news; /* a fault, or the end */
 	hsa_status_t status;
 	uint64_t number; /* of the packet */
@@ -78,31 +78,31 @@ static void signal_count_down(struct signal *s)
 	pthread_mutex_unlock(&s->lock);
 }
 
-STANDIN_API hsa_status_t hsa_signal_create(hsa_signal_value_t value, uint32_t consumers, const hsa_agent_t *consumer,
+MOCK_API hsa_status_t hsa_signal_create(hsa_signal_value_t value, uint32_t consumers, const hsa_agent_t *consumer,
 					   hsa_signal_t *out)
 {
 	struct signal *s;
 
 	(void)consumers;
 	(void)consumer;
-	STANDIN_FAILS("signal_create");
+	MOCK_FAILS("signal_create");
 	s = malloc(sizeof(*s));
 	if (!s)
 		return HSA_STATUS_ERROR_OUT_OF_RESOURCES;
 	signal_init(s, value);
-	count(&standin_counts.signals, 1);
+	count(&mock_counts.signals, 1);
 	out->handle = (uintptr_t)s;
 	return HSA_STATUS_SUCCESS;
 }
 
-STANDIN_API hsa_status_t hsa_signal_destroy(hsa_signal_t signal)
+MOCK_API hsa_status_t hsa_signal_destroy(hsa_signal_t signal)
 {
 	free((struct signal *)(uintptr_t)signal.handle);
-	count(&standin_counts.signals, -1);
+	count(&mock_counts.signals, -1);
 	return HSA_STATUS_SUCCESS;
 }
 
-STANDIN_API hsa_signal_value_t hsa_signal_wait_scacquire(hsa_signal_t signal, hsa_signal_condition_t condition,
+MOCK_API hsa_signal_value_t hsa_signal_wait_scacquire(hsa_signal_t signal, hsa_signal_condition_t condition,
 							 hsa_signal_value_t with, uint64_t timeout, hsa_wait_state_t state)
 {
 	struct signal *s = (struct signal *)(uintptr_t)signal.handle;
@@ -139,7 +139,7 @@ static bool fenced(const struct queue *q, unsigned header)
 }
 
 /* What is wrong with a packet, before anything runs. */
-static hsa_status_t check(const struct queue *q, const hsa_kernel_dispatch_packet_t *p, const struct standin_kernel *k)
+static hsa_status_t check(const struct queue *q, const hsa_kernel_dispatch_packet_t *p, const struct mock_kernel *k)
 {
 	const unsigned dimensions = p->setup >> HSA_KERNEL_DISPATCH_PACKET_SETUP_DIMENSIONS;
 	const uint64_t lanes = (uint64_t)p->workgroup_size_x * p->workgroup_size_y * p->workgroup_size_z;
@@ -177,9 +177,9 @@ static hsa_status_t run_barrier(const struct work *w)
 		if (p->dep_signal[i].handle)
 			abort(); /* not emulated */
 	if (release == HSA_FENCE_SCOPE_SYSTEM)
-		gfx_near_write_back(standin_near(w->queue->gpu));
+		gfx_near_write_back(mock_near(w->queue->gpu));
 	if (acquire == HSA_FENCE_SCOPE_SYSTEM)
-		gfx_near_invalidate(standin_near(w->queue->gpu));
+		gfx_near_invalidate(mock_near(w->queue->gpu));
 	return HSA_STATUS_SUCCESS;
 }
 
@@ -195,33 +195,33 @@ static void await_older(const struct work *w)
 }
 
 /* A work-group starts where a unit has room for it. Kernels of the program may take all units, and a barrier takes none. */
-STANDIN_API bool standin_full;
+MOCK_API bool mock_full;
 
 static void await_room(const struct work *w)
 {
-	while (__atomic_load_n(&standin_full, __ATOMIC_ACQUIRE) && !__atomic_load_n(&w->queue->stop, __ATOMIC_RELAXED))
+	while (__atomic_load_n(&mock_full, __ATOMIC_ACQUIRE) && !__atomic_load_n(&w->queue->stop, __ATOMIC_RELAXED))
 		usleep(1000);
 }
 
 static hsa_status_t run_packet(struct work *w)
 {
-	const struct standin_kernel *k;
+	const struct mock_kernel *k;
 	hsa_status_t status;
 
 	if (w->packet.header >> HSA_PACKET_HEADER_BARRIER & 1)
 		await_older(w);
 	if ((w->packet.header >> HSA_PACKET_HEADER_TYPE & 0xff) == HSA_PACKET_TYPE_BARRIER_AND)
-		return standin_fails("barrier", &status) ? status != HSA_STATUS_SUCCESS ? status : HSA_STATUS_INFO_BREAK : run_barrier(w);
-	k = standin_kernel(w->packet.kernel_object);
-	if (standin_fails("dispatch", &status))
+		return mock_fails("barrier", &status) ? status != HSA_STATUS_SUCCESS ? status : HSA_STATUS_INFO_BREAK : run_barrier(w);
+	k = mock_kernel(w->packet.kernel_object);
+	if (mock_fails("dispatch", &status))
 		return status != HSA_STATUS_SUCCESS ? status : HSA_STATUS_INFO_BREAK; /* 0 is a kernel that hangs */
 	status = check(w->queue, &w->packet, k);
 	if (status != HSA_STATUS_SUCCESS)
 		return status;
 	await_room(w);
-	standin_lanes_run(w->queue->gpu, (int)w->packet.grid_size_x);
+	mock_lanes_run(w->queue->gpu, (int)w->packet.grid_size_x);
 	status = k->lanes->run(k, &w->packet, w->queue->gpu, &w->guard);
-	standin_lanes_run(w->queue->gpu, -(int)w->packet.grid_size_x);
+	mock_lanes_run(w->queue->gpu, -(int)w->packet.grid_size_x);
 	return status;
 }
 
@@ -236,12 +236,12 @@ static void *lanes_main(void *arg)
 }
 
 /*
- * A second report of a fault, before or after it (STANDIN_ALSO): a wave's own exception, which ROCr's trap handler names an
+ * A second report of a fault, before or after it (MOCK_ALSO): a wave's own exception, which ROCr's trap handler names an
  * aperture violation (trap_handler.s), comes by the queue's callback, on the same thread in any order.
  */
 static void tell_also(struct queue *q, const char *when)
 {
-	const char *also = getenv("STANDIN_ALSO");
+	const char *also = getenv("MOCK_ALSO");
 
 	if (also && !strcmp(also, when))
 		q->failed((hsa_status_t)HSA_STATUS_ERROR_MEMORY_APERTURE_VIOLATION, &q->base, q->data);
@@ -265,7 +265,7 @@ static void fail(struct queue *q, hsa_status_t status, uint64_t address)
 	if (!first || !fault)
 		return;
 	tell_also(q, "before");
-	standin_fault(q->gpu, address);
+	mock_fault(q->gpu, address);
 	tell_also(q, "after");
 }
 
@@ -316,7 +316,7 @@ static void *run(void *arg)
 static void take_packets(struct queue *q, uint64_t upto)
 {
 	pthread_mutex_lock(&q->bell.lock);
-	for (; q->taken <= upto && !q->dead && !standin_is_dead(q->gpu); q->taken++) {
+	for (; q->taken <= upto && !q->dead && !mock_is_dead(q->gpu); q->taken++) {
 		hsa_kernel_dispatch_packet_t *packet = &q->packet[q->taken & (q->base.size - 1)];
 		struct work *w;
 		pthread_t thread;
@@ -339,7 +339,7 @@ static void take_packets(struct queue *q, uint64_t upto)
 	pthread_mutex_unlock(&q->bell.lock);
 }
 
-STANDIN_API void hsa_signal_store_screlease(hsa_signal_t signal, hsa_signal_value_t value)
+MOCK_API void hsa_signal_store_screlease(hsa_signal_t signal, hsa_signal_value_t value)
 {
 	struct signal *s = (struct signal *)(uintptr_t)signal.handle;
 
@@ -350,14 +350,14 @@ STANDIN_API void hsa_signal_store_screlease(hsa_signal_t signal, hsa_signal_valu
 
 /* ---- Queues ---- */
 
-STANDIN_API hsa_status_t hsa_queue_create(hsa_agent_t agent, uint32_t size, hsa_queue_type32_t type,
+MOCK_API hsa_status_t hsa_queue_create(hsa_agent_t agent, uint32_t size, hsa_queue_type32_t type,
 					  void (*callback)(hsa_status_t status, hsa_queue_t *source, void *data), void *data,
 					  uint32_t private_segment_size, uint32_t group_segment_size, hsa_queue_t **out)
 {
 	struct queue *q;
 	uint32_t i;
 
-	STANDIN_FAILS("queue_create");
+	MOCK_FAILS("queue_create");
 	if (!size || size & (size - 1) || agent.handle < AGENT_GPU || type != HSA_QUEUE_TYPE_MULTI || private_segment_size != UINT32_MAX ||
 	    group_segment_size != UINT32_MAX)
 		return HSA_STATUS_ERROR_INVALID_ARGUMENT;
@@ -375,17 +375,17 @@ STANDIN_API hsa_status_t hsa_queue_create(hsa_agent_t agent, uint32_t size, hsa_
 	q->data = data;
 	for (i = 0; i < size; i++)
 		q->packet[i].header = HSA_PACKET_TYPE_INVALID;
-	count(&standin_counts.queues, 1);
+	count(&mock_counts.queues, 1);
 	*out = &q->base;
 	return HSA_STATUS_SUCCESS;
 }
 
-STANDIN_API void standin_user_queue(hsa_queue_t *queue)
+MOCK_API void mock_user_queue(hsa_queue_t *queue)
 {
 	((struct queue *)queue)->users = true;
 }
 
-STANDIN_API hsa_status_t hsa_queue_destroy(hsa_queue_t *queue)
+MOCK_API hsa_status_t hsa_queue_destroy(hsa_queue_t *queue)
 {
 	struct queue *q = (struct queue *)queue;
 
@@ -393,15 +393,15 @@ STANDIN_API hsa_status_t hsa_queue_destroy(hsa_queue_t *queue)
 	 * After a fault ~AqlQueue waits for a handler that said it would not come again, without limit (ROCr up to 6.4,
 	 * AqlQueue::ExceptionHandler); where the GPU is dead no queue of it is taken off any more.
 	 */
-	while (q->faulted || standin_number("STANDIN_QUEUE_STAYS", 0))
+	while (q->faulted || mock_number("MOCK_QUEUE_STAYS", 0))
 		pause();
 	/*
 	 * A wave that waits for what never returns cannot be saved: after 9 s (queue_preemption_timeout_ms) the driver resets the
 	 * GPU (Linux kfd_device_queue_manager.c, unmap_queues_cpsch; amdgpu_amdkfd_gpu_reset), and destroying succeeds all the same
 	 * (ROCr 6.4, AqlQueue::Inactivate only asserts).
 	 */
-	if (standin_number("STANDIN_WEDGED", 0) && q->taken)
-		standin_gpu_reset(q->gpu);
+	if (mock_number("MOCK_WEDGED", 0) && q->taken)
+		mock_gpu_reset(q->gpu);
 	__atomic_store_n(&q->stop, 1, __ATOMIC_RELAXED);
 	pthread_mutex_lock(&q->bell.lock);
 	pthread_cond_broadcast(&q->bell.changed);
@@ -409,18 +409,18 @@ STANDIN_API hsa_status_t hsa_queue_destroy(hsa_queue_t *queue)
 		pthread_cond_wait(&q->bell.changed, &q->bell.lock);
 	pthread_mutex_unlock(&q->bell.lock);
 	free(q);
-	count(&standin_counts.queues, -1);
+	count(&mock_counts.queues, -1);
 	return HSA_STATUS_SUCCESS;
 }
 
-STANDIN_API uint64_t hsa_queue_add_write_index_screlease(const hsa_queue_t *queue, uint64_t value)
+MOCK_API uint64_t hsa_queue_add_write_index_screlease(const hsa_queue_t *queue, uint64_t value)
 {
 	struct queue *q = (struct queue *)(uintptr_t)queue;
 
 	return __atomic_fetch_add(&q->written, value, __ATOMIC_RELEASE);
 }
 
-STANDIN_API uint64_t hsa_queue_load_read_index_scacquire(const hsa_queue_t *queue)
+MOCK_API uint64_t hsa_queue_load_read_index_scacquire(const hsa_queue_t *queue)
 {
 	return __atomic_load_n(&((const struct queue *)queue)->taken, __ATOMIC_ACQUIRE);
 }

@@ -7,21 +7,21 @@
 #include <sys/mman.h>
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* protects ranges */
-static struct standin_range *ranges;
+static struct mock_range *ranges;
 static unsigned taken; /* atomic */
 
-static struct standin_range **find(const void *ptr)
+static struct mock_range **find(const void *ptr)
 {
-	struct standin_range **link;
+	struct mock_range **link;
 
 	for (link = &ranges; *link && (*link)->ptr != ptr; link = &(*link)->next)
 		;
 	return link;
 }
 
-bool standin_range_add(const char *name, const void *ptr, size_t len, unsigned gpus)
+bool mock_range_add(const char *name, const void *ptr, size_t len, unsigned gpus)
 {
-	struct standin_range *r;
+	struct mock_range *r;
 	bool fits = true;
 
 	pthread_mutex_lock(&lock);
@@ -33,7 +33,7 @@ bool standin_range_add(const char *name, const void *ptr, size_t len, unsigned g
 	else
 		r = malloc(sizeof(*r));
 	if (r && r != *find(ptr)) {
-		*r = (struct standin_range){ ranges, name, ptr, ptr, len, gpus, gpus, 0 };
+		*r = (struct mock_range){ ranges, name, ptr, ptr, len, gpus, gpus, 0 };
 		ranges = r;
 	}
 	if (r && fits)
@@ -42,9 +42,9 @@ bool standin_range_add(const char *name, const void *ptr, size_t len, unsigned g
 	return r && fits;
 }
 
-void standin_range_allow(const void *ptr, unsigned gpus)
+void mock_range_allow(const void *ptr, unsigned gpus)
 {
-	struct standin_range *r;
+	struct mock_range *r;
 
 	pthread_mutex_lock(&lock);
 	r = *find(ptr);
@@ -57,9 +57,9 @@ void standin_range_allow(const void *ptr, unsigned gpus)
  * ROCr 6.4, MemoryRegion::Lock: where there is no shared virtual memory locked pages are a userptr, which lies where the driver puts it.
  * Only shared pages can be in two places.
  */
-const void *standin_range_alias(const void *ptr)
+const void *mock_range_alias(const void *ptr)
 {
-	struct standin_range *r;
+	struct mock_range *r;
 	const void *lane;
 
 	pthread_mutex_lock(&lock);
@@ -74,15 +74,15 @@ const void *standin_range_alias(const void *ptr)
 }
 
 /* A lane that comes late must not find something else there. */
-static void drop(const struct standin_range *r)
+static void drop(const struct mock_range *r)
 {
 	if (r->lane != r->ptr)
 		mmap((void *)(uintptr_t)r->lane, r->len, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
 }
 
-bool standin_range_remove(const void *ptr)
+bool mock_range_remove(const void *ptr)
 {
-	struct standin_range **link, *r;
+	struct mock_range **link, *r;
 
 	pthread_mutex_lock(&lock);
 	link = find(ptr);
@@ -97,9 +97,9 @@ bool standin_range_remove(const void *ptr)
 	return r;
 }
 
-size_t standin_range_len(const void *ptr)
+size_t mock_range_len(const void *ptr)
 {
-	const struct standin_range *r;
+	const struct mock_range *r;
 	size_t len;
 
 	pthread_mutex_lock(&lock);
@@ -109,9 +109,9 @@ size_t standin_range_len(const void *ptr)
 	return len;
 }
 
-bool standin_is_hosts(const void *ptr)
+bool mock_is_hosts(const void *ptr)
 {
-	const struct standin_range *r;
+	const struct mock_range *r;
 
 	pthread_mutex_lock(&lock);
 	for (r = ranges; r && ((uintptr_t)ptr - (uintptr_t)r->ptr >= r->len || !strcmp(r->name, "locked")); r = r->next)
@@ -120,9 +120,9 @@ bool standin_is_hosts(const void *ptr)
 	return !r;
 }
 
-bool standin_is_unknown(const void *ptr)
+bool mock_is_unknown(const void *ptr)
 {
-	const struct standin_range *r;
+	const struct mock_range *r;
 
 	pthread_mutex_lock(&lock);
 	for (r = ranges; r && ((uintptr_t)ptr - (uintptr_t)r->ptr >= r->len || strcmp(r->name, "bar")); r = r->next)
@@ -131,9 +131,9 @@ bool standin_is_unknown(const void *ptr)
 	return r;
 }
 
-bool standin_is_locked(const void *ptr)
+bool mock_is_locked(const void *ptr)
 {
-	const struct standin_range *r;
+	const struct mock_range *r;
 
 	pthread_mutex_lock(&lock);
 	for (r = ranges; r && ((uintptr_t)ptr - (uintptr_t)r->ptr >= r->len || strcmp(r->name, "locked")); r = r->next)
@@ -142,14 +142,14 @@ bool standin_is_locked(const void *ptr)
 	return r;
 }
 
-unsigned standin_taken(void)
+unsigned mock_taken(void)
 {
 	return __atomic_load_n(&taken, __ATOMIC_ACQUIRE);
 }
 
-void standin_ranges(unsigned gpu, void (*see)(void *ctx, const struct standin_range *range), void *ctx)
+void mock_ranges(unsigned gpu, void (*see)(void *ctx, const struct mock_range *range), void *ctx)
 {
-	const struct standin_range *r;
+	const struct mock_range *r;
 
 	pthread_mutex_lock(&lock);
 	for (r = ranges; r; r = r->next)
@@ -163,7 +163,7 @@ struct question {
 	bool yes;
 };
 
-static void look(void *ctx, const struct standin_range *r)
+static void look(void *ctx, const struct mock_range *r)
 {
 	struct question *q = ctx;
 	uint64_t from = q->at - (uintptr_t)r->lane;
@@ -171,15 +171,15 @@ static void look(void *ctx, const struct standin_range *r)
 	q->yes |= from < r->len && q->len <= r->len - from;
 }
 
-bool standin_has(unsigned gpu, uint64_t at, uint64_t len)
+bool mock_has(unsigned gpu, uint64_t at, uint64_t len)
 {
 	struct question q = { at, len, false };
 
-	standin_ranges(gpu, look, &q);
+	mock_ranges(gpu, look, &q);
 	return q.yes;
 }
 
-bool standin_sees(unsigned gpu, const void *ptr)
+bool mock_sees(unsigned gpu, const void *ptr)
 {
-	return standin_has(gpu, (uintptr_t)ptr, 1);
+	return mock_has(gpu, (uintptr_t)ptr, 1);
 }

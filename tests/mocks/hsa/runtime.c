@@ -10,27 +10,27 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct standin_counts standin_counts;
+struct mock_counts mock_counts;
 
-unsigned standin_number(const char *variable, unsigned otherwise)
+unsigned mock_number(const char *variable, unsigned otherwise)
 {
 	const char *text = getenv(variable);
 
 	return text && *text ? (unsigned)strtoul(text, NULL, 0) : otherwise;
 }
 
-bool standin_lacks(const char *what)
+bool mock_lacks(const char *what)
 {
-	const char *list = getenv("STANDIN_LACKS"), *at = list ? strstr(list, what) : NULL;
+	const char *list = getenv("MOCK_LACKS"), *at = list ? strstr(list, what) : NULL;
 
 	return at && (at == list || at[-1] == ',') && (!at[strlen(what)] || at[strlen(what)] == ',');
 }
 
-bool standin_fails(const char *function, hsa_status_t *status)
+bool mock_fails(const char *function, hsa_status_t *status)
 {
 	static unsigned calls;
 	static char plan[128];
-	const char *now = getenv("STANDIN_FAIL");
+	const char *now = getenv("MOCK_FAIL");
 	char name[64];
 	unsigned n, code;
 
@@ -44,35 +44,35 @@ bool standin_fails(const char *function, hsa_status_t *status)
 	return __atomic_add_fetch(&calls, 1, __ATOMIC_RELAXED) == n || !n;
 }
 
-STANDIN_API hsa_status_t hsa_init(void)
+MOCK_API hsa_status_t hsa_init(void)
 {
-	STANDIN_FAILS("init");
-	if (!standin_number("STANDIN_GPUS", 1))
+	MOCK_FAILS("init");
+	if (!mock_number("MOCK_GPUS", 1))
 		return HSA_STATUS_ERROR_OUT_OF_RESOURCES;
-	if (standin_bar_open())
+	if (mock_bar_open())
 		return HSA_STATUS_ERROR_OUT_OF_RESOURCES;
-	if (!__atomic_fetch_add(&standin_counts.runtime, 1, __ATOMIC_RELAXED))
-		standin_pauses(true);
+	if (!__atomic_fetch_add(&mock_counts.runtime, 1, __ATOMIC_RELAXED))
+		mock_pauses(true);
 	return HSA_STATUS_SUCCESS;
 }
 
-STANDIN_API hsa_status_t hsa_shut_down(void)
+MOCK_API hsa_status_t hsa_shut_down(void)
 {
-	standin_bar_close();
-	if (!__atomic_sub_fetch(&standin_counts.runtime, 1, __ATOMIC_RELAXED)) {
-		standin_pauses(false);
-		standin_revive();
+	mock_bar_close();
+	if (!__atomic_sub_fetch(&mock_counts.runtime, 1, __ATOMIC_RELAXED)) {
+		mock_pauses(false);
+		mock_revive();
 	}
 	return HSA_STATUS_SUCCESS;
 }
 
-STANDIN_API hsa_status_t hsa_status_string(hsa_status_t status, const char **text)
+MOCK_API hsa_status_t hsa_status_string(hsa_status_t status, const char **text)
 {
-	*text = status == HSA_STATUS_ERROR_OUT_OF_RESOURCES ? "out of resources" : "a status of the stand-in";
+	*text = status == HSA_STATUS_ERROR_OUT_OF_RESOURCES ? "out of resources" : "a status of the mock";
 	return HSA_STATUS_SUCCESS;
 }
 
-STANDIN_API hsa_status_t hsa_system_get_info(hsa_system_info_t attribute, void *value)
+MOCK_API hsa_status_t hsa_system_get_info(hsa_system_info_t attribute, void *value)
 {
 	switch ((unsigned)attribute) {
 	case HSA_SYSTEM_INFO_TIMESTAMP_FREQUENCY:
@@ -82,23 +82,23 @@ STANDIN_API hsa_status_t hsa_system_get_info(hsa_system_info_t attribute, void *
 		*(uint16_t *)value = 1;
 		return HSA_STATUS_SUCCESS;
 	case 0x208:
-		*(uint16_t *)value = (uint16_t)standin_number("STANDIN_MINOR", 15);
-		return standin_number("STANDIN_MINOR", 15) ? HSA_STATUS_SUCCESS : HSA_STATUS_ERROR_INVALID_ARGUMENT;
+		*(uint16_t *)value = (uint16_t)mock_number("MOCK_MINOR", 15);
+		return mock_number("MOCK_MINOR", 15) ? HSA_STATUS_SUCCESS : HSA_STATUS_ERROR_INVALID_ARGUMENT;
 	default:
 		return HSA_STATUS_ERROR_INVALID_ARGUMENT;
 	}
 }
 
-STANDIN_API hsa_status_t hsa_iterate_agents(hsa_status_t (*callback)(hsa_agent_t agent, void *data), void *data)
+MOCK_API hsa_status_t hsa_iterate_agents(hsa_status_t (*callback)(hsa_agent_t agent, void *data), void *data)
 {
-	unsigned gpus = standin_number("STANDIN_GPUS", 1), i;
+	unsigned gpus = mock_number("MOCK_GPUS", 1), i;
 	hsa_status_t status;
 
-	STANDIN_FAILS("iterate_agents");
-	status = standin_number("STANDIN_CPUS", 1) > 1 ? callback((hsa_agent_t){ AGENT_CPU_FAR }, data) : HSA_STATUS_SUCCESS;
+	MOCK_FAILS("iterate_agents");
+	status = mock_number("MOCK_CPUS", 1) > 1 ? callback((hsa_agent_t){ AGENT_CPU_FAR }, data) : HSA_STATUS_SUCCESS;
 	if (status == HSA_STATUS_SUCCESS)
 		status = callback((hsa_agent_t){ AGENT_CPU }, data);
-	for (i = 0; i < gpus && i < STANDIN_GPUS_MAX && status == HSA_STATUS_SUCCESS; i++)
+	for (i = 0; i < gpus && i < MOCK_GPUS_MAX && status == HSA_STATUS_SUCCESS; i++)
 		status = callback((hsa_agent_t){ AGENT_GPU + i }, data);
 	return status;
 }
@@ -112,32 +112,32 @@ static hsa_status_t text(void *value, const char *from)
 	return HSA_STATUS_SUCCESS;
 }
 
-uint32_t standin_hdp;
+uint32_t mock_hdp;
 
-unsigned standin_wave(void)
+unsigned mock_wave(void)
 {
-	const char *gfx = getenv("STANDIN_GFX"), *width = getenv("STANDIN_WAVE");
+	const char *gfx = getenv("MOCK_GFX"), *width = getenv("MOCK_WAVE");
 
 	if (width)
 		return (unsigned)atoi(width);
 	return gfx && !strncmp(gfx, "gfx9", 4) ? 64 : 32;
 }
 
-STANDIN_API hsa_status_t hsa_agent_get_info(hsa_agent_t agent, hsa_agent_info_t attribute, void *value)
+MOCK_API hsa_status_t hsa_agent_get_info(hsa_agent_t agent, hsa_agent_info_t attribute, void *value)
 {
 	unsigned gpu = (unsigned)(agent.handle - AGENT_GPU);
 	uint32_t id, domain;
-	bool real = !gpu && standin_bar_address(&id, &domain);
+	bool real = !gpu && mock_bar_address(&id, &domain);
 
 	switch ((unsigned)attribute) {
 	case HSA_AGENT_INFO_DEVICE:
 		*(hsa_device_type_t *)value = agent.handle <= AGENT_CPU ? HSA_DEVICE_TYPE_CPU : HSA_DEVICE_TYPE_GPU;
 		return HSA_STATUS_SUCCESS;
 	case HSA_AGENT_INFO_WAVEFRONT_SIZE: /* KFD's simd topology (Linux kfd_crat.c; ROCr 6.4, GpuAgent::GetInfo) */
-		*(uint32_t *)value = standin_wave();
+		*(uint32_t *)value = mock_wave();
 		return HSA_STATUS_SUCCESS;
 	case HSA_AMD_AGENT_INFO_PRODUCT_NAME:
-		return text(value, "Stand-in of the tests");
+		return text(value, "Mock of the tests");
 	case HSA_AMD_AGENT_INFO_BDFID:
 		*(uint32_t *)value = real ? id : (0x40 + gpu) << 8;
 		return HSA_STATUS_SUCCESS;
@@ -148,27 +148,27 @@ STANDIN_API hsa_status_t hsa_agent_get_info(hsa_agent_t agent, hsa_agent_info_t 
 		*(uint32_t *)value = 1 + gpu;
 		return HSA_STATUS_SUCCESS;
 	case HSA_AMD_AGENT_INFO_HDP_FLUSH:
-		*(hsa_amd_hdp_flush_t *)value = (hsa_amd_hdp_flush_t){ standin_lacks("hdp") ? NULL : &standin_hdp, NULL };
+		*(hsa_amd_hdp_flush_t *)value = (hsa_amd_hdp_flush_t){ mock_lacks("hdp") ? NULL : &mock_hdp, NULL };
 		return HSA_STATUS_SUCCESS;
 	case HSA_AMD_AGENT_INFO_COMPUTE_UNIT_COUNT:
 		*(uint32_t *)value = 4;
 		return HSA_STATUS_SUCCESS;
 	case 0xa016: /* the lanes' clock is CLOCK_MONOTONIC */
-		*(uint64_t *)value = standin_number("STANDIN_CLOCK", 1000) * 1000000ull;
+		*(uint64_t *)value = mock_number("MOCK_CLOCK", 1000) * 1000000ull;
 		return HSA_STATUS_SUCCESS;
 	default:
 		return HSA_STATUS_ERROR_INVALID_ARGUMENT;
 	}
 }
 
-STANDIN_API hsa_status_t hsa_agent_iterate_isas(hsa_agent_t agent, hsa_status_t (*callback)(hsa_isa_t isa, void *data), void *data)
+MOCK_API hsa_status_t hsa_agent_iterate_isas(hsa_agent_t agent, hsa_status_t (*callback)(hsa_isa_t isa, void *data), void *data)
 {
 	return callback((hsa_isa_t){ agent.handle }, data) == HSA_STATUS_INFO_BREAK ? HSA_STATUS_INFO_BREAK : HSA_STATUS_SUCCESS;
 }
 
-STANDIN_API hsa_status_t hsa_isa_get_info_alt(hsa_isa_t isa, hsa_isa_info_t attribute, void *value)
+MOCK_API hsa_status_t hsa_isa_get_info_alt(hsa_isa_t isa, hsa_isa_info_t attribute, void *value)
 {
-	const char *gfx = getenv("STANDIN_GFX");
+	const char *gfx = getenv("MOCK_GFX");
 	char name[64];
 	int len = snprintf(name, sizeof(name), "amdgcn-amd-amdhsa--%s", gfx && *gfx ? gfx : "gfx1100") + 1;
 
@@ -180,7 +180,7 @@ STANDIN_API hsa_status_t hsa_isa_get_info_alt(hsa_isa_t isa, hsa_isa_info_t attr
 	return HSA_STATUS_SUCCESS;
 }
 
-uint32_t standin_pool_flags(uint64_t pool)
+uint32_t mock_pool_flags(uint64_t pool)
 {
 	if (pool >= POOL_EXTENDED)
 		return 8; /* HSA_AMD_MEMORY_POOL_GLOBAL_FLAG_EXTENDED_SCOPE_FINE_GRAINED, which old headers lack */
@@ -197,7 +197,7 @@ static unsigned pools_of_cpu(uint64_t pool[4])
 	unsigned i, n = 0;
 
 	for (i = 0; i < 3; i++)
-		if (!standin_lacks(names[i]))
+		if (!mock_lacks(names[i]))
 			pool[n++] = POOL_HOST + i;
 	return n;
 }
@@ -208,18 +208,18 @@ static unsigned pools_of_cpu(uint64_t pool[4])
  */
 static unsigned pools_of_gpu(unsigned gpu, uint64_t pool[4])
 {
-	const char *gfx = getenv("STANDIN_GFX");
-	const unsigned both = standin_number("STANDIN_EXTENDED", 3), forced = standin_number("HSA_FORCE_FINE_GRAIN_PCIE", 0);
-	const bool extended = both && !(gfx && !strncmp(gfx, "gfx12", 5)), fine = both < 3 || forced || standin_number("STANDIN_HIVE", 0);
+	const char *gfx = getenv("MOCK_GFX");
+	const unsigned both = mock_number("MOCK_EXTENDED", 3), forced = mock_number("HSA_FORCE_FINE_GRAIN_PCIE", 0);
+	const bool extended = both && !(gfx && !strncmp(gfx, "gfx12", 5)), fine = both < 3 || forced || mock_number("MOCK_HIVE", 0);
 	unsigned n = 0;
 
-	if (!standin_lacks("local") && both != 2)
+	if (!mock_lacks("local") && both != 2)
 		pool[n++] = POOL_LOCAL + gpu;
-	if (standin_lacks("fine"))
+	if (mock_lacks("fine"))
 		return n;
 	if (extended && both != 1)
 		pool[n++] = POOL_EXTENDED + gpu;
-	if (!standin_lacks("local") && both == 2)
+	if (!mock_lacks("local") && both == 2)
 		pool[n++] = POOL_LOCAL + gpu;
 	if (fine)
 		pool[n++] = POOL_FINE + gpu;
@@ -228,7 +228,7 @@ static unsigned pools_of_gpu(unsigned gpu, uint64_t pool[4])
 	return n;
 }
 
-STANDIN_API hsa_status_t hsa_amd_agent_iterate_memory_pools(hsa_agent_t agent,
+MOCK_API hsa_status_t hsa_amd_agent_iterate_memory_pools(hsa_agent_t agent,
 							    hsa_status_t (*callback)(hsa_amd_memory_pool_t pool, void *data),
 							    void *data)
 {
@@ -236,14 +236,14 @@ STANDIN_API hsa_status_t hsa_amd_agent_iterate_memory_pools(hsa_agent_t agent,
 	unsigned n, i;
 	hsa_status_t status = HSA_STATUS_SUCCESS;
 
-	STANDIN_FAILS("amd_agent_iterate_memory_pools");
+	MOCK_FAILS("amd_agent_iterate_memory_pools");
 	n = agent.handle <= AGENT_CPU ? pools_of_cpu(pool) : pools_of_gpu((unsigned)(agent.handle - AGENT_GPU), pool);
 	for (i = 0; i < n && status == HSA_STATUS_SUCCESS; i++)
 		status = callback((hsa_amd_memory_pool_t){ pool[i] }, data);
 	return status;
 }
 
-STANDIN_API hsa_status_t hsa_amd_memory_pool_get_info(hsa_amd_memory_pool_t pool, hsa_amd_memory_pool_info_t attribute, void *value)
+MOCK_API hsa_status_t hsa_amd_memory_pool_get_info(hsa_amd_memory_pool_t pool, hsa_amd_memory_pool_info_t attribute, void *value)
 {
 	switch (attribute) {
 	case HSA_AMD_MEMORY_POOL_INFO_SEGMENT:
@@ -253,22 +253,22 @@ STANDIN_API hsa_status_t hsa_amd_memory_pool_get_info(hsa_amd_memory_pool_t pool
 		*(bool *)value = true;
 		return HSA_STATUS_SUCCESS;
 	case HSA_AMD_MEMORY_POOL_INFO_GLOBAL_FLAGS:
-		*(uint32_t *)value = standin_pool_flags(pool.handle);
+		*(uint32_t *)value = mock_pool_flags(pool.handle);
 		return HSA_STATUS_SUCCESS;
 	case HSA_AMD_MEMORY_POOL_INFO_SIZE:
-		*(size_t *)value = STANDIN_VRAM;
+		*(size_t *)value = MOCK_VRAM;
 		return HSA_STATUS_SUCCESS;
 	default:
 		return HSA_STATUS_ERROR_INVALID_ARGUMENT;
 	}
 }
 
-STANDIN_API hsa_status_t hsa_amd_agent_memory_pool_get_info(hsa_agent_t agent, hsa_amd_memory_pool_t pool,
+MOCK_API hsa_status_t hsa_amd_agent_memory_pool_get_info(hsa_agent_t agent, hsa_amd_memory_pool_t pool,
 							    hsa_amd_agent_memory_pool_info_t attribute, void *value)
 {
 	/* As ROCm's: by the link between the two; and of fine-grained memory by that among GPUs, whatever the BAR. */
-	bool far = agent.handle == AGENT_CPU_FAR || standin_lacks("bar"), fine = pool.handle >= POOL_FINE && pool.handle < POOL_EXTENDED;
-	bool never = agent.handle <= AGENT_CPU && pool.handle >= POOL_LOCAL && (far || (fine && standin_number("STANDIN_HIVE", 0)));
+	bool far = agent.handle == AGENT_CPU_FAR || mock_lacks("bar"), fine = pool.handle >= POOL_FINE && pool.handle < POOL_EXTENDED;
+	bool never = agent.handle <= AGENT_CPU && pool.handle >= POOL_LOCAL && (far || (fine && mock_number("MOCK_HIVE", 0)));
 
 	if (attribute != HSA_AMD_AGENT_MEMORY_POOL_INFO_ACCESS)
 		return HSA_STATUS_ERROR_INVALID_ARGUMENT;

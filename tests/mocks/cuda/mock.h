@@ -4,14 +4,14 @@
  * use as the real one demands, and every call can be made to fail. It runs the library's kernels as they are compiled for CPU threads,
  * and others by their name in the program.
  */
-#ifndef TESTS_MOCKS_CUDA_STAND_IN_H
-#define TESTS_MOCKS_CUDA_STAND_IN_H
+#ifndef TESTS_MOCKS_CUDA_MOCK_H
+#define TESTS_MOCKS_CUDA_MOCK_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-struct stand_in {
+struct cuda_mock {
 	const char *fail; /* the call that returns `error`, or NULL */
 	int error;
 	unsigned failed; /* calls that have returned it (atomic) */
@@ -47,6 +47,6 @@ struct stand_in {
 	unsigned access[8]; /* for the pool of each GPU, the other GPUs that may access its memory, as bits (atomic) */
 };
 
-struct stand_in *stand_in(void);
+struct cuda_mock *cuda_mock(void);
 
 #endif

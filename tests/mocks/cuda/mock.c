@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "stand_in.h"
+#include "mock.h"
 
 #include <dlfcn.h>
 #include <gpunvme/device.h>
@@ -27,7 +27,7 @@ static int have(size_t len);
 static int lost(void);
 static bool is_peer(int from, int of);
 static int thread_mode(void);
-static struct stand_in self = { .devices = 1, .major = 9, .pools = 1, .forget = forget, .have = have, .lost = lost, .is_peer = is_peer,
+static struct cuda_mock self = { .devices = 1, .major = 9, .pools = 1, .forget = forget, .have = have, .lost = lost, .is_peer = is_peer,
 				.replay = replay, .thread_mode = thread_mode, .processors = 132, .groups = 2 };
 static const char *modules[MODULES]; /* text of each that is loaded; protected by `lock` */
 static _Thread_local int capture_mode = GNV_CUDA_CAPTURE_GLOBAL;
@@ -81,11 +81,11 @@ struct stream {
 static struct stream legacy[DEVICES] = { [0 ... DEVICES - 1] = { .lock = PTHREAD_MUTEX_INITIALIZER } };
 static struct stream per_thread[DEVICES] = { [0 ... DEVICES - 1] = { .lock = PTHREAD_MUTEX_INITIALIZER } };
 
-/* Nodes of the graph of stand_in.capture: the driver copies a kernel's arguments when it is captured. */
+/* Nodes of the graph of mock.capture: the driver copies a kernel's arguments when it is captured. */
 static struct stream captured[CAPTURED];
 static unsigned nodes;
 
-PUBLIC struct stand_in *stand_in(void)
+PUBLIC struct cuda_mock *cuda_mock(void)
 {
 	return &self;
 }
@@ -164,7 +164,7 @@ static void wait_for_kernels(const char *call, int device)
 	for (waited = 0; runs_one_up_to(limit, device) && waited < 30000; waited += !__atomic_load_n(&self.endless, __ATOMIC_ACQUIRE))
 		nanosleep(&ms, NULL);
 	if (waited == 30000) {
-		fprintf(stderr, "stand-in: %s waits for a kernel that does not end\n", call);
+		fprintf(stderr, "mock: %s waits for a kernel that does not end\n", call);
 		broke(call);
 	}
 	__atomic_fetch_sub(&self.waiting, 1, __ATOMIC_ACQ_REL);
@@ -277,7 +277,7 @@ PUBLIC gnv_cuda_name_fn cuDeviceGetName;
 PUBLIC int cuDeviceGetName(char *name, int len, int device)
 {
 	ASKED(false);
-	snprintf(name, (size_t)len, "stand-in %d", device - 40);
+	snprintf(name, (size_t)len, "mock %d", device - 40);
 	return 0;
 }
 
@@ -1296,17 +1296,17 @@ PUBLIC int cuMemPoolSetAccess(void *of, const struct gnv_cuda_access *access, si
 
 /* ---- For the other files ---- */
 
-int stand_in_asked(const char *call, bool context)
+int mock_asked(const char *call, bool context)
 {
 	return asked(call, context);
 }
 
-void stand_in_broke(const char *rule)
+void mock_broke(const char *rule)
 {
 	broke(rule);
 }
 
-uint64_t stand_in_next_id(void)
+uint64_t mock_next_id(void)
 {
 	uint64_t id;
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A mock of HIP's runtime, with what examples/hip call of it, on the mock of HSA's (tests/hsa): loaded in front of the real
+ * A mock of HIP's runtime, with what examples/hip call of it, on the mock of HSA's (tests/mocks/hsa): loaded in front of the real
  * one it makes those programs run where there is no GPU. A launch takes the program's own gfx1100 code out of its fat binary, puts the
  * arguments where that code's metadata says, and sends a packet. As with the real one a launch returns at once, launches follow each
  * other, and copies wait for all of them.
@@ -125,7 +125,7 @@ static hipError_t start(void)
 		    HSA_STATUS_SUCCESS ||
 	    hipHostMalloc(&it.arguments, ARGUMENTS, hipHostMallocDefault) != hipSuccess)
 		return hipErrorOutOfMemory;
-	standin_user_queue(it.queue);
+	mock_user_queue(it.queue);
 	it.ready = true;
 	return hipSuccess;
 }
@@ -282,7 +282,7 @@ hipError_t hipStreamGetDevice(hipStream_t stream, int *device)
 		abort();
 	if (!is_stream(stream))
 		return failed_call(hipErrorContextIsDestroyed);
-	*device = getenv("STANDIN_STREAM_DEVICE") ? atoi(getenv("STANDIN_STREAM_DEVICE")) : 0;
+	*device = getenv("MOCK_STREAM_DEVICE") ? atoi(getenv("MOCK_STREAM_DEVICE")) : 0;
 	return hipSuccess;
 }
 
@@ -310,7 +310,7 @@ hipError_t hipStreamQuery(hipStream_t stream)
 {
 	if (!is_stream(stream))
 		abort(); /* one version of clr hip_stream.cpp, hipStreamQuery_common(), follows the pointer */
-	if (stream && getenv("STANDIN_OTHERS_CAPTURE")) /* another thread of the program captures, for all threads */
+	if (stream && getenv("MOCK_OTHERS_CAPTURE")) /* another thread of the program captures, for all threads */
 		capture_must_be_relaxed();		/* StreamCaptureOngoing() there */
 	if (capture_ongoing(stream))
 		return failed_call(hipErrorStreamCaptureUnsupported);
@@ -327,7 +327,7 @@ hipError_t hipStreamIsCapturing(hipStream_t stream, enum hipStreamCaptureStatus 
 		abort();
 	if (!is_stream(stream))
 		return failed_call(hipErrorContextIsDestroyed);
-	*status = getenv("STANDIN_CAPTURING") ? hipStreamCaptureStatusActive : capture_status(stream);
+	*status = getenv("MOCK_CAPTURING") ? hipStreamCaptureStatusActive : capture_status(stream);
 	return hipSuccess;
 }
 
@@ -428,12 +428,12 @@ hipError_t hipHostFree(void *ptr)
 
 /*
  * Memory of the process's is pinned by a buffer without atomics, which is locked into the coarse pool, from 1 MiB on, up to 2024 also up
- * to 16 KiB (STANDIN_OLD_COPIES=1; clr rocblit.cpp, DmaBlitManager::pinHostMemory; rocmemory.cpp, Buffer::create). Where locking is
+ * to 16 KiB (MOCK_OLD_COPIES=1; clr rocblit.cpp, DmaBlitManager::pinHostMemory; rocmemory.cpp, Buffer::create). Where locking is
  * refused it is staged.
  */
 static bool pin(const void *ptr, size_t size, void **pinned)
 {
-	const char *old = getenv("STANDIN_OLD_COPIES");
+	const char *old = getenv("MOCK_OLD_COPIES");
 	const uintptr_t from = (uintptr_t)ptr & ~(uintptr_t)4095, to = ((uintptr_t)ptr + size + 4095) & ~(uintptr_t)4095;
 	hsa_amd_pointer_info_t info = { .size = sizeof(info) };
 	void *lane;
@@ -488,7 +488,7 @@ static hipError_t fill(void *ptr, int value, size_t size)
 
 	if (ret != hipSuccess)
 		return ret;
-	standin_near_flush(ptr, size);
+	mock_near_flush(ptr, size);
 	memset(ptr, value, size);
 	return ret;
 }
@@ -518,7 +518,7 @@ static void take_code(struct module *module, const void *elf, size_t size)
 	module->size = size;
 	module->code = gfx_load_memory(elf, size, why, sizeof(why));
 	if (!module->code)
-		fprintf(stderr, "stand-in: %s\n", why);
+		fprintf(stderr, "mock: %s\n", why);
 }
 
 void **__hipRegisterFatBinary(const void *wrapper)
@@ -658,7 +658,7 @@ static hipError_t start_kernel(struct module *m, const char *kernel, dim3 grid, 
 
 static bool is_gfx1100(void)
 {
-	const char *gfx = getenv("STANDIN_GFX");
+	const char *gfx = getenv("MOCK_GFX");
 
 	return !gfx || !strcmp(gfx, "gfx1100");
 }
@@ -713,7 +713,7 @@ hipError_t hipModuleUnload(hipModule_t module)
 
 	capture_must_be_relaxed();
 	if (hipStreamQuery(NULL) == hipErrorNotReady) { /* clr hip_platform.cpp, unloadModule: it waits for nothing */
-		fprintf(stderr, "stand-in: a module is unloaded while a kernel runs\n");
+		fprintf(stderr, "mock: a module is unloaded while a kernel runs\n");
 		abort();
 	}
 	hsa_executable_destroy(m->executable);
