@@ -248,7 +248,7 @@ static int take_config(struct gnv_uri *uri, struct gnv_soft_config *config)
 	if (take_vram(uri, config) || take_more(uri, config) || gnv_port_soft_model(uri, &config->model))
 		return -EINVAL;
 	gnv_uri_take(uri, "fault", &fault);
-	if (fault && gnv_soft_fault_parse(fault, &config->traits, &config->rules))
+	if (fault && gnv_soft_fault_parse(fault, &config->quirks, &config->rules))
 		return -EINVAL;
 	config->faulty = fault != NULL;
 	return gnv_uri_check_taken(uri);
@@ -276,7 +276,7 @@ static bool knows_48_bits(const struct gnv_soft_config *config, uint16_t vendor,
 	struct gnv_drive drive;
 
 	gnv_quirks_find(vendor, device, &drive); /* opening reports malformed words in the environment */
-	return gnv_soft_has(&config->traits, GNV_SOFT_ADDR_48) || drive.quirks & GNV_QUIRK_ADDR_48;
+	return gnv_soft_has(&config->quirks, GNV_SOFT_ADDR_48) || drive.quirks & GNV_QUIRK_ADDR_48;
 }
 
 /* For such a drive like an IOMMU's. */

@@ -68,7 +68,7 @@ static int read_uri(const char *text, struct gnv_uri *uri, struct gnv_soft_confi
 
 static int make_controller(struct gpunvme_server *s, struct gnv_soft_config *config)
 {
-	const bool one = gnv_soft_has(&config->traits, GNV_SOFT_ONE_VECTOR);
+	const bool one = gnv_soft_has(&config->quirks, GNV_SOFT_ONE_VECTOR);
 	size_t len;
 	int ret = gnv_vectors_init(&s->vectors, one ? 1 : config->queues + 1);
 

@@ -40,12 +40,12 @@ static void copy_view(const struct gnv_vdrive *d, struct gnv_vd_view *view)
 	unsigned i;
 
 	view->io = soft->io;
-	view->io.traits = (const void *)(uintptr_t)GNV_VD_AT(d, view.traits);
+	view->io.quirks = (const void *)(uintptr_t)GNV_VD_AT(d, view.quirks);
 	view->io.rules = (void *)(uintptr_t)GNV_VD_AT(d, rules);
 	view->io.part = (void *)(uintptr_t)GNV_VD_AT(d, view.part);
 	view->io.events = 0;
 	view->io.doom = 0;
-	view->traits = soft->config.traits;
+	view->quirks = soft->config.quirks;
 	view->timing = soft->timing;
 	for (i = 0; i < soft->parts; i++) {
 		view->store[i] = *soft->part[i].store;
@@ -175,7 +175,7 @@ uint16_t gnv_vdrive_sq_create(struct gnv_soft *soft, const struct gnv_soft_ring 
 {
 	struct gnv_vdrive *d = gnv_vdrive_of(soft);
 	struct gnv_vdrive_sq *sq = &d->sq[ring->qid];
-	const bool wide = gnv_soft_has(&soft->config.traits, GNV_SOFT_SQE_128);
+	const bool wide = gnv_soft_has(&soft->config.quirks, GNV_SOFT_SQE_128);
 	struct gnv_vd_sq made = { .size = ring->entries, .stride = wide ? 2 * SQE_BYTES : SQE_BYTES, .cq = cqid, .qid = ring->qid,
 				  .parked_max = (uint32_t)gnv_min(gnv_max(ring->entries, GNV_VD_BATCH), GNV_VD_PARKED),
 				  .state = { .bad = UINT64_MAX } };

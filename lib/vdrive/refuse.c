@@ -10,8 +10,8 @@
 
 static const struct {
 	const char *word;
-	enum gnv_soft_action action; /* GNV_SOFT_GO: trait has the fault */
-	enum gnv_soft_trait trait;
+	enum gnv_soft_action action; /* GNV_SOFT_GO: quirk has the fault */
+	enum gnv_soft_quirk quirk;
 } refused[] = {
 	{ "flip", GNV_SOFT_FLIP, 0 },
 	{ "twice", GNV_SOFT_TWICE, 0 },
@@ -39,7 +39,7 @@ int gnv_vdrive_check_faults(const struct gnv_soft_config *config)
 	size_t i;
 
 	for (i = 0; i < GNV_ARRAY_LEN(refused); i++)
-		if (refused[i].action ? has_rule(&config->rules, refused[i].action) : gnv_soft_has(&config->traits, refused[i].trait))
+		if (refused[i].action ? has_rule(&config->rules, refused[i].action) : gnv_soft_has(&config->quirks, refused[i].quirk))
 			return gnv_fail(-EINVAL, "fault=%s: a drive soft:vram: does not inject it. Use soft:ram:SIZE or an image", refused[i].word);
 	return 0;
 }

@@ -167,7 +167,7 @@ struct gnv_vd_view {
 	struct gnv_soft_io io;
 	struct gnv_soft_part part[GNV_SOFT_NAMESPACES];
 	struct gnv_soft_store store[GNV_SOFT_NAMESPACES];
-	struct gnv_soft_traits traits;
+	struct gnv_soft_quirks quirks;
 	struct gnv_soft_timing timing;
 	uint64_t flash[GNV_SOFT_NAMESPACES];
 };

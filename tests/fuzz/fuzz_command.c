@@ -20,8 +20,8 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static struct gnv_space *space;
-static const struct gnv_soft_traits traits;
-static struct gnv_soft_io io = { .traits = &traits };
+static const struct gnv_soft_quirks quirks;
+static struct gnv_soft_io io = { .quirks = &quirks };
 static struct gnv_soft_dma dma = { .io = &io };
 static struct gnv_soft_segs segs;
 static char *memory;

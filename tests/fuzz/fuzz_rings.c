@@ -251,7 +251,7 @@ static void other_goes_on(void)
 	/* A queue waits if it shares a thread with commands that the storage keeps. */
 	if (!has_room_for_others())
 		return;
-	if (m.manner & GUEST || soft->io.doom || soft->state != GNV_SOFT_READY || soft->faulty || soft->config.traits.set)
+	if (m.manner & GUEST || soft->io.doom || soft->state != GNV_SOFT_READY || soft->faulty || soft->config.quirks.set)
 		return;
 	check(!others_read(block) && !memcmp(others + 2 * RING_ROOM, still_block(block), BLOCK));
 }

@@ -260,7 +260,7 @@ void turn_for(unsigned qid)
 
 static void be_bad(void)
 {
-	const struct gnv_soft_traits *own = &soft->config.traits;
+	const struct gnv_soft_quirks *own = &soft->config.quirks;
 	enum gnv_soft_action action;
 
 	choose_faults(&soft->config);

@@ -161,14 +161,14 @@ static void be_bad(void)
 
 	choose_faults(config);
 	if (gnv_vdrive_check_faults(config)) {
-		config->traits = (struct gnv_soft_traits){ 0 };
+		config->quirks = (struct gnv_soft_quirks){ 0 };
 		config->rules = (struct gnv_soft_rules){ 0 };
 	}
 	action = config->rules.count ? config->rules.rule[0].action : GNV_SOFT_GO;
 	soft->faulty = config->rules.count;
 	shared()->rules = config->rules;
 	shared()->judged = gnv_vdrive_judged(config);
-	m.forgets = gnv_soft_has(&config->traits, GNV_SOFT_LISTS_HANG) || action == GNV_SOFT_DROP || action == GNV_SOFT_STUCK ||
+	m.forgets = gnv_soft_has(&config->quirks, GNV_SOFT_LISTS_HANG) || action == GNV_SOFT_DROP || action == GNV_SOFT_STUCK ||
 		    action == GNV_SOFT_CFS;
 }
 

@@ -441,7 +441,7 @@ int main(void)
 		RAWHOST_TEST(scribbled_list_offset_is_caught_or_harmless),
 	};
 
-	strict.traits.set = 1ull << GNV_SOFT_SGL_STRICT;
+	strict.quirks.set = 1ull << GNV_SOFT_SGL_STRICT;
 	no_mdts.mdts = 0;
 	if (rawhost_is_vram())
 		cmocka_set_skip_filter("transfers_beyond*"); /* that drive has a limit */

@@ -25,7 +25,7 @@ static void start(const char *text)
 {
 	struct gnv_soft_config config = GNV_SOFT_CONFIG_INIT;
 
-	if (gnv_soft_fault_parse(text, &config.traits, &config.rules))
+	if (gnv_soft_fault_parse(text, &config.quirks, &config.rules))
 		fail_msg("%s: %s", text, gpunvme_errmsg());
 	if (rawhost_is_vram() && (strstr(text, "flip") || strstr(text, "twice") || strstr(text, "early") || strstr(text, "torn")))
 		skip(); /* those are refused: test_vdrive.c */
@@ -390,7 +390,7 @@ static void enabling_fails(void **state)
 	struct gnv_soft_config config = GNV_SOFT_CONFIG_INIT;
 
 	(void)state;
-	assert_int_equal(gnv_soft_fault_parse("dies:count=1,deaf:after=1:count=1", &config.traits, &config.rules), 0);
+	assert_int_equal(gnv_soft_fault_parse("dies:count=1,deaf:after=1:count=1", &config.quirks, &config.rules), 0);
 	assert_int_equal(rawhost_open(&h, &config), 0);
 	assert_int_equal(rawhost_enable(&h), GPUNVME_CSTS_CFS);
 	assert_true(rawhost_disable(&h));
@@ -463,7 +463,7 @@ static void bad_words_have_a_sentence(void **state)
 	for (i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		struct gnv_soft_config config = GNV_SOFT_CONFIG_INIT;
 
-		assert_int_equal(gnv_soft_fault_parse(cases[i].text, &config.traits, &config.rules), -EINVAL);
+		assert_int_equal(gnv_soft_fault_parse(cases[i].text, &config.quirks, &config.rules), -EINVAL);
 		if (!strstr(gpunvme_errmsg(), cases[i].why))
 			fail_msg("%s: %s", cases[i].text, gpunvme_errmsg());
 	}
@@ -488,7 +488,7 @@ static void every_word_is_listed(void **state)
 		if (f.kind == GPUNVME_FAULT_CONDITION)
 			continue;
 		snprintf(text, sizeof(text), *f.number ? "%s:1" : "%s", f.word);
-		assert_int_equal(gnv_soft_fault_parse(text, &config.traits, &config.rules), 0);
+		assert_int_equal(gnv_soft_fault_parse(text, &config.quirks, &config.rules), 0);
 		assert_int_equal(config.rules.count, f.kind == GPUNVME_FAULT_ACTION && strcmp(f.word, "seed") != 0);
 	}
 	assert_true(count > 50 && count < 128 && conditions == 8);

@@ -19,7 +19,7 @@ static void start(const char *text)
 {
 	struct gnv_soft_config config = GNV_SOFT_CONFIG_INIT;
 
-	if (gnv_soft_fault_parse(text, &config.traits, &config.rules))
+	if (gnv_soft_fault_parse(text, &config.quirks, &config.rules))
 		fail_msg("%s: %s", text, gpunvme_errmsg());
 	rawhost_start(&h, &config);
 }
@@ -179,7 +179,7 @@ static void addresses_of_48_bits(void **state)
 	struct gnv_soft_config config = GNV_SOFT_CONFIG_INIT;
 
 	(void)state;
-	assert_int_equal(gnv_soft_fault_parse("addr-48", &config.traits, &config.rules), 0);
+	assert_int_equal(gnv_soft_fault_parse("addr-48", &config.quirks, &config.rules), 0);
 	assert_int_equal(rawhost_open(&h, &config), 0);
 	assert_true(h.iova >= 1ull << 48);
 	assert_true(rawhost_enable(&h) & GPUNVME_CSTS_CFS);

@@ -173,6 +173,6 @@ int main(void)
 		RAWHOST_TEST_WITH(mandatory_logs_of_2_0_are_there, &modern),
 	};
 
-	modern.traits.set = 1ull << GNV_SOFT_HINTS;
+	modern.quirks.set = 1ull << GNV_SOFT_HINTS;
 	return cmocka_run_group_tests_name("controller_log", tests, NULL, NULL);
 }

@@ -470,7 +470,7 @@ static void faults_are_played_before_it(void **state)
 	struct gpunvme_sqe sqe;
 
 	new_drive(state);
-	assert_int_equal(gnv_soft_fault_parse("flip:op=write:count=1", &c.traits, &c.rules), 0);
+	assert_int_equal(gnv_soft_fault_parse("flip:op=write:count=1", &c.quirks, &c.rules), 0);
 	rawhost_start(&host, &c);
 	rawhost_fill(&host, 0, 512, 1);
 	sqe = rawhost_rw(&host, GPUNVME_IO_WRITE, 0, 1, 0);
@@ -714,7 +714,7 @@ static void what_cannot_be_is_refused(void **state)
 	c.lba_size = 4096;
 	refuses(&c, -EINVAL, "lba=512");
 	c.lba_size = 0;
-	c.traits.set = 1ull << GNV_SOFT_ZEROES;
+	c.quirks.set = 1ull << GNV_SOFT_ZEROES;
 	refuses(&c, -EINVAL, "real drive");
 }
 

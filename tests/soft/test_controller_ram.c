@@ -153,7 +153,7 @@ static void ranges_of_one_that_says_nothing(void **state)
 	struct gpunvme_dsm_range *range;
 
 	(void)state;
-	c.traits.set = 1ull << GNV_SOFT_UNSAID;
+	c.quirks.set = 1ull << GNV_SOFT_UNSAID;
 	rawhost_start(&host, &c);
 	write_at(first - 16, 1);
 	write_at(first, 2);

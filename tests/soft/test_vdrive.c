@@ -31,7 +31,7 @@ static struct gnv_soft_config config_of(const char *fault)
 	config.path = RAWHOST_VRAM;
 	config.engine = &gnv_vdrive_engine;
 	if (fault)
-		assert_int_equal(gnv_soft_fault_parse(fault, &config.traits, &config.rules), 0);
+		assert_int_equal(gnv_soft_fault_parse(fault, &config.quirks, &config.rules), 0);
 	return config;
 }
 

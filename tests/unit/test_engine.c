@@ -325,7 +325,7 @@ static void aborts_and_events(void **state)
 static void time_is_the_engine_s(void **state)
 {
 	(void)state;
-	soft.config.traits.set = 1ull << GNV_SOFT_HASTY;
+	soft.config.quirks.set = 1ull << GNV_SOFT_HASTY;
 	engine.quiet = true;
 	for (unsigned i = 0; i < 2; i++) {
 		enable();

@@ -67,7 +67,7 @@ static uint16_t create_sq(struct gnv_soft *soft, const struct gpunvme_sqe *sqe)
 	if (!soft->queue[cqid].cq)
 		return GPUNVME_SC_CQ_INVALID;
 	status = check_ring(soft, sqe, &ring);
-	if (gnv_soft_has(&soft->config.traits, GNV_SOFT_PRIO) &&
+	if (gnv_soft_has(&soft->config.quirks, GNV_SOFT_PRIO) &&
 	    GPUNVME_FIELD_GET(GPUNVME_QUEUE_QPRIO, sqe->cdw11) != GPUNVME_QPRIO_MEDIUM)
 		return GPUNVME_SC_INVALID_FIELD;
 	return status ? status : gnv_soft_sq_new(soft, &ring, (uint16_t)cqid);

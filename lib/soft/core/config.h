@@ -40,9 +40,9 @@ struct gnv_soft_config {
 	uint32_t dstrd;     /* CAP.DSTRD, 0 to 8 */
 	uint32_t threads;   /* server threads, 1 to 64 */
 	bool read_only;     /* all of them */
-	struct gnv_soft_traits traits;
+	struct gnv_soft_quirks quirks;
 	struct gnv_soft_rules rules;
-	bool faulty;  /* it has traits or rules */
+	bool faulty;  /* it has quirks or rules */
 	bool careful; /* refuse a namespace that can be written and may hold data */
 	bool shared; /* BAR0 has a descriptor, by which another process may map it. Then its size is a power of two */
 	struct gnv_soft_irq irq;

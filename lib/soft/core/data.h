@@ -21,7 +21,7 @@ uint16_t gnv_soft_receive(struct gnv_soft_cmd *cmd, void *to, size_t len);
 /* The address that the emulated drive uses instead of an address. */
 static inline uint64_t gnv_soft_address(const struct gnv_soft_io *io, uint64_t iova)
 {
-	return gnv_soft_has(io->traits, GNV_SOFT_ADDR_48) ? iova & ((1ull << 48) - 1) : iova;
+	return gnv_soft_has(io->quirks, GNV_SOFT_ADDR_48) ? iova & ((1ull << 48) - 1) : iova;
 }
 
 /* One load, or store, of 8 bytes at a multiple of 8. Return: false nothing is mapped there that can be reached so. */

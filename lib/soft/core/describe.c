@@ -98,10 +98,10 @@ static bool tells_limits(const struct gnv_soft_store *store)
 
 void gnv_soft_describe(struct gnv_soft *soft)
 {
-	const bool hints = gnv_soft_has(&soft->config.traits, GNV_SOFT_HINTS);
+	const bool hints = gnv_soft_has(&soft->config.quirks, GNV_SOFT_HINTS);
 	unsigned i;
 
-	soft->io = (struct gnv_soft_io){ .traits = &soft->config.traits,
+	soft->io = (struct gnv_soft_io){ .quirks = &soft->config.quirks,
 					 .rules = &soft->config.rules,
 					 .part = soft->part,
 					 .parts = soft->parts,

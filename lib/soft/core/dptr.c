@@ -12,7 +12,7 @@
 #define HALF_LIST 256u /* entries */
 
 struct walk {
-	const struct gnv_soft_traits *traits;
+	const struct gnv_soft_quirks *quirks;
 	struct gnv_soft_dma *dma;
 	struct gnv_soft_segs *segs;
 	uint32_t page; /* CC.MPS, bytes */
@@ -55,7 +55,7 @@ static inline uint64_t next_entry(bool halved, struct list_page *page)
 /* Data pages of one list page. *next is the pointer to the following page, or 0. */
 static uint16_t walk_list_page(const struct walk *w, struct list_page *page, uint64_t *len, uint64_t *next)
 {
-	const bool halved = gnv_soft_has(w->traits, GNV_SOFT_LISTS_HALF);
+	const bool halved = gnv_soft_has(w->quirks, GNV_SOFT_LISTS_HALF);
 	uint16_t status = 0;
 	uint64_t prp, piece;
 
@@ -96,13 +96,13 @@ static uint16_t walk_list(const struct walk *w, uint64_t iova, uint64_t len)
 }
 
 /* The fault of the emulated drive. */
-static uint16_t skew_list(const struct gnv_soft_traits *traits, uint64_t *iova)
+static uint16_t skew_list(const struct gnv_soft_quirks *quirks, uint64_t *iova)
 {
-	if (gnv_soft_has(traits, GNV_SOFT_LISTS_FAIL) && *iova & (traits->number[GNV_SOFT_LISTS_FAIL] - 1))
+	if (gnv_soft_has(quirks, GNV_SOFT_LISTS_FAIL) && *iova & (quirks->number[GNV_SOFT_LISTS_FAIL] - 1))
 		return GPUNVME_SC_INVALID_PRP_OFFSET;
-	if (gnv_soft_has(traits, GNV_SOFT_LISTS_ROUND))
-		*iova &= ~((uint64_t)traits->number[GNV_SOFT_LISTS_ROUND] - 1);
-	if (gnv_soft_has(traits, GNV_SOFT_LISTS_AT) && (*iova & PAGE_BITS) == traits->number[GNV_SOFT_LISTS_AT])
+	if (gnv_soft_has(quirks, GNV_SOFT_LISTS_ROUND))
+		*iova &= ~((uint64_t)quirks->number[GNV_SOFT_LISTS_ROUND] - 1);
+	if (gnv_soft_has(quirks, GNV_SOFT_LISTS_AT) && (*iova & PAGE_BITS) == quirks->number[GNV_SOFT_LISTS_AT])
 		*iova &= ~PAGE_BITS;
 	return 0;
 }
@@ -119,7 +119,7 @@ static uint16_t walk_prp(const struct walk *w, const struct gpunvme_sqe *sqe, ui
 	if (status || !len)
 		return status;
 	if (len > w->page) {
-		status = skew_list(w->traits, &list);
+		status = skew_list(w->quirks, &list);
 		return status ? status : walk_list(w, list, len);
 	}
 	if (sqe->prp2 & (w->page - 1))
@@ -140,7 +140,7 @@ static uint16_t add_block(struct sgl_walk *w, const struct gpunvme_sgl *sgl)
 {
 	const uint64_t piece = gnv_min(sgl->length, w->len);
 
-	if (piece < sgl->length && gnv_soft_has(w->w.traits, GNV_SOFT_SGL_STRICT))
+	if (piece < sgl->length && gnv_soft_has(w->w.quirks, GNV_SOFT_SGL_STRICT))
 		return GPUNVME_SC_INVALID_SGL_LENGTH;
 	if (sgl->addr & SGL_ALIGN || sgl->reserved[0] || sgl->reserved[1] || sgl->reserved[2])
 		return GPUNVME_SC_INVALID_FIELD;
@@ -201,7 +201,7 @@ static uint16_t walk_sgl(const struct walk *walk, const struct gpunvme_sqe *sqe,
 	uint16_t status = 0;
 
 	if (sgl.id == GPUNVME_SGL_ID_DATA_BLOCK) {
-		if (gnv_soft_has(walk->traits, GNV_SOFT_SGL_SHORT))
+		if (gnv_soft_has(walk->quirks, GNV_SOFT_SGL_SHORT))
 			sgl.addr += 512; /* the host's mapping has room after a buffer, or the command fails */
 		status = add_block(&w, &sgl);
 	} else if (!is_segment(&sgl)) {
@@ -216,7 +216,7 @@ uint16_t gnv_soft_dptr(const struct gnv_soft_io *io, struct gnv_soft_dma *dma, c
 		       struct gnv_soft_segs *segs)
 {
 	const bool sgl = (sqe->flags & GPUNVME_SQE_PSDT) != GPUNVME_PSDT_PRP;
-	const struct walk w = { io->traits, dma, segs, io->page };
+	const struct walk w = { io->quirks, dma, segs, io->page };
 	const uint16_t status = sgl ? walk_sgl(&w, sqe, len) : walk_prp(&w, sqe, len);
 
 	if (status)

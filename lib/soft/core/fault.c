@@ -29,7 +29,7 @@ static const struct word {
 	const char *word, *number; /* NULL: it takes none */
 	uint32_t max;
 	enum sort sort;
-	unsigned value; /* enum gnv_soft_trait, or enum gnv_soft_action */
+	unsigned value; /* enum gnv_soft_quirk, or enum gnv_soft_action */
 	const char *text;
 } words[] = {
 	{ "lists-round", "BYTES", 4096, POWER_OF_2, GNV_SOFT_LISTS_ROUND,
@@ -329,7 +329,7 @@ static int take_word_number(const struct word *word, struct rest *rest, uint32_t
 	return 0;
 }
 
-static int parse_one(struct rest text, struct gnv_soft_traits *traits, struct gnv_soft_rules *rules)
+static int parse_one(struct rest text, struct gnv_soft_quirks *quirks, struct gnv_soft_rules *rules)
 {
 	struct rest rest = text, name = split(&rest, ':');
 	uint32_t number = 0;
@@ -354,16 +354,16 @@ static int parse_one(struct rest text, struct gnv_soft_traits *traits, struct gn
 		rules->seed = number;
 		return 0;
 	}
-	traits->set |= 1ull << words[i].value;
-	traits->number[words[i].value] = number;
+	quirks->set |= 1ull << words[i].value;
+	quirks->number[words[i].value] = number;
 	return 0;
 }
 
-int gnv_soft_fault_parse(const char *text, struct gnv_soft_traits *traits, struct gnv_soft_rules *rules)
+int gnv_soft_fault_parse(const char *text, struct gnv_soft_quirks *quirks, struct gnv_soft_rules *rules)
 {
 	for (;;) {
 		size_t len = strcspn(text, ",");
-		int ret = parse_one((struct rest){ text, len }, traits, rules);
+		int ret = parse_one((struct rest){ text, len }, quirks, rules);
 
 		if (ret || !text[len])
 			return ret;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Faults of a software controller: `fault=` in its URI. One table of words drives parser and list. A word is a state of the drive
- * (soft/fault_trait.h) or a rule: an action, its number, and its conditions.
+ * (soft/core/fault_quirk.h) or a rule: an action, its number, and its conditions.
  *
  * A rule counts the commands that match it, and decides by that number and the seed. So each run hits the same ones.
  */
@@ -13,7 +13,7 @@
 
 #include <gpunvme/spec.h>
 
-#include "soft/core/fault_trait.h"
+#include "soft/core/fault_quirk.h"
 
 /* The action on a command. "number" is the rule's, or the delay from a hook. */
 enum gnv_soft_action {
@@ -66,8 +66,8 @@ struct gnv_soft_rules {
 	struct gnv_soft_rule rule[GNV_SOFT_RULES];
 };
 
-/* Return: 0; -EINVAL; gnv_fail() has the message. @traits and @rules are added to. */
-int gnv_soft_fault_parse(const char *text, struct gnv_soft_traits *traits, struct gnv_soft_rules *rules);
+/* Return: 0; -EINVAL; gnv_fail() has the message. @quirks and @rules are added to. */
+int gnv_soft_fault_parse(const char *text, struct gnv_soft_quirks *quirks, struct gnv_soft_rules *rules);
 
 /*
  * gnv_soft_fault_judge() - find the action of the first rule that hits a command

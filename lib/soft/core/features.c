@@ -33,12 +33,12 @@ static uint32_t all_queues(const struct gnv_soft *soft)
 
 static uint32_t deepest(const struct gnv_soft *soft)
 {
-	return gnv_soft_has(&soft->config.traits, GNV_SOFT_SLEEPY) ? GNV_SOFT_DEEPEST : 0;
+	return gnv_soft_has(&soft->config.quirks, GNV_SOFT_SLEEPY) ? GNV_SOFT_DEEPEST : 0;
 }
 
 static struct gnv_soft_features defaults(const struct gnv_soft *soft)
 {
-	const bool hints = gnv_soft_has(&soft->config.traits, GNV_SOFT_HINTS);
+	const bool hints = gnv_soft_has(&soft->config.quirks, GNV_SOFT_HINTS);
 
 	return (struct gnv_soft_features){ .arbitration = hints ? 0x2 : 0x7, /* no limit */
 					   .power = deepest(soft),
@@ -182,7 +182,7 @@ static uint16_t set_power(struct gnv_soft *soft, uint32_t value)
 
 	if (state > deepest(soft))
 		return GPUNVME_SC_INVALID_FIELD;
-	__atomic_store_n(&soft->io.asleep, state && gnv_soft_has(&soft->config.traits, GNV_SOFT_SLOW_WAKE), __ATOMIC_RELAXED);
+	__atomic_store_n(&soft->io.asleep, state && gnv_soft_has(&soft->config.quirks, GNV_SOFT_SLOW_WAKE), __ATOMIC_RELAXED);
 	return set_plain(&soft->features.power, value, ~POWER_RESERVED);
 }
 
@@ -259,7 +259,7 @@ bool gnv_soft_has_feature(const struct gnv_soft *soft, uint8_t fid)
 	case GPUNVME_FID_APST:
 		return deepest(soft);
 	case GPUNVME_FID_HMB:
-		return gnv_soft_has(&soft->config.traits, GNV_SOFT_HMB);
+		return gnv_soft_has(&soft->config.quirks, GNV_SOFT_HMB);
 	default:
 		return get_value(&soft->features, true, fid, 0, &ignored);
 	}

@@ -25,12 +25,12 @@ struct entry {
 
 static uint32_t asked(const struct gnv_soft *soft)
 {
-	return gnv_soft_has(&soft->config.traits, GNV_SOFT_HMB) ? soft->config.traits.number[GNV_SOFT_HMB] * (1u << 20) / UNIT : 0;
+	return gnv_soft_has(&soft->config.quirks, GNV_SOFT_HMB) ? soft->config.quirks.number[GNV_SOFT_HMB] * (1u << 20) / UNIT : 0;
 }
 
 static bool wild(const struct gnv_soft *soft)
 {
-	return gnv_soft_has(&soft->config.traits, GNV_SOFT_HMB_WILD);
+	return gnv_soft_has(&soft->config.quirks, GNV_SOFT_HMB_WILD);
 }
 
 void gnv_soft_hmb_describe(const struct gnv_soft *soft, struct gpunvme_id_ctrl *id)

@@ -43,13 +43,13 @@ static void put_be64(uint8_t *to, uint64_t v)
 /* A locally administered EUI-64. An NGUID is the same identity, twice as long. */
 static void put_eui64(const struct gnv_soft *soft, const struct gnv_soft_part *part, uint8_t *to)
 {
-	put_be64(to, gnv_soft_has(&soft->config.traits, GNV_SOFT_IDS) ? 1 : image_id(part));
+	put_be64(to, gnv_soft_has(&soft->config.quirks, GNV_SOFT_IDS) ? 1 : image_id(part));
 	to[0] = (uint8_t)((to[0] & ~1u) | 2u);
 }
 
 static void put_nguid(const struct gnv_soft *soft, const struct gnv_soft_part *part, uint8_t *to)
 {
-	put_be64(to, gnv_soft_has(&soft->config.traits, GNV_SOFT_IDS) ? 0 : gnv_mix(image_id(part)));
+	put_be64(to, gnv_soft_has(&soft->config.quirks, GNV_SOFT_IDS) ? 0 : gnv_mix(image_id(part)));
 	put_eui64(soft, part, to + 8);
 }
 
@@ -133,12 +133,12 @@ static void fill_ctrl(const struct gnv_soft *soft, struct gpunvme_id_ctrl *id)
 	id->elpe_0b = GNV_SOFT_ERRORS - 1;
 	id->wctemp = KELVIN_WARNING;
 	id->cctemp = KELVIN_CRITICAL;
-	if (gnv_soft_has(&soft->config.traits, GNV_SOFT_SLEEPY)) {
+	if (gnv_soft_has(&soft->config.quirks, GNV_SOFT_SLEEPY)) {
 		id->npss_0b = GNV_SOFT_DEEPEST;
 		id->apsta = 1;
 		id->psd[GNV_SOFT_DEEPEST] = (struct gpunvme_power_state){ .flags = GPUNVME_PSD_NOPS, .enlat = 500, .exlat = 1000 };
 	}
-	if (gnv_soft_has(&soft->config.traits, GNV_SOFT_HINTS))
+	if (gnv_soft_has(&soft->config.quirks, GNV_SOFT_HINTS))
 		id->rab = 5;
 	gnv_soft_hmb_describe(soft, id);
 	id->sqes = 0x66;
@@ -146,7 +146,7 @@ static void fill_ctrl(const struct gnv_soft *soft, struct gpunvme_id_ctrl *id)
 	id->nn = soft->parts;
 	id->oncs = gnv_soft_oncs(soft);
 	id->vwc = GPUNVME_VWC_PRESENT | VWC_FLUSH_ALL;
-	id->sgls = SGLS_DWORD | (gnv_soft_has(&soft->config.traits, GNV_SOFT_SGL_STRICT) ? 0 : GPUNVME_SGLS_LONGER);
+	id->sgls = SGLS_DWORD | (gnv_soft_has(&soft->config.quirks, GNV_SOFT_SGL_STRICT) ? 0 : GPUNVME_SGLS_LONGER);
 	if (soft->parts == 1 && soft->part[0].store->drive)
 		adopt_ctrl(&soft->part[0].store->drive->ctrl, id);
 }
@@ -168,7 +168,7 @@ static void fill_ns(const struct gnv_soft *soft, const struct gnv_soft_part *par
 {
 	id->ncap = part->ns.blocks;
 	id->nuse = part->ns.blocks;
-	id->dlfeat = part->store->keeps_old || gnv_soft_has(&soft->config.traits, GNV_SOFT_UNSAID) ? DLFEAT_UNSAID : DLFEAT_ZEROES;
+	id->dlfeat = part->store->keeps_old || gnv_soft_has(&soft->config.quirks, GNV_SOFT_UNSAID) ? DLFEAT_UNSAID : DLFEAT_ZEROES;
 	if (part->store->drive)
 		adopt_ns(&part->store->drive->ns, id);
 	id->nsze = part->ns.blocks;
@@ -176,9 +176,9 @@ static void fill_ns(const struct gnv_soft *soft, const struct gnv_soft_part *par
 	put_nguid(soft, part, id->nguid);
 	put_eui64(soft, part, id->eui64);
 	id->lbaf[0].lbads = (uint8_t)part->ns.lba_shift;
-	if (gnv_soft_has(&soft->config.traits, GNV_SOFT_HINTS))
+	if (gnv_soft_has(&soft->config.quirks, GNV_SOFT_HINTS))
 		fill_hints(id);
-	if (gnv_soft_has(&soft->config.traits, GNV_SOFT_SLOW_FORMAT)) {
+	if (gnv_soft_has(&soft->config.quirks, GNV_SOFT_SLOW_FORMAT)) {
 		id->nlbaf_0b = 1;
 		id->lbaf[0].rp = 2;
 		id->lbaf[1].lbads = (uint8_t)(part->ns.lba_shift == 9 ? 12 : 9);
@@ -246,7 +246,7 @@ uint16_t gnv_soft_identify(struct gnv_soft *soft, struct gnv_soft_cmd *cmd)
 	const struct gnv_soft_part *part = nsid && nsid <= soft->parts ? &soft->part[nsid - 1] : NULL;
 
 	memset(&data, 0, sizeof(data));
-	if (gnv_soft_has(&soft->config.traits, GNV_SOFT_CNS) && (cmd->sqe.cdw10 & 0xffu) > GPUNVME_CNS_CTRL)
+	if (gnv_soft_has(&soft->config.quirks, GNV_SOFT_CNS) && (cmd->sqe.cdw10 & 0xffu) > GPUNVME_CNS_CTRL)
 		return GPUNVME_SC_INVALID_FIELD;
 	switch (cmd->sqe.cdw10 & 0xffu) {
 	case GPUNVME_CNS_CTRL:
@@ -255,13 +255,13 @@ uint16_t gnv_soft_identify(struct gnv_soft *soft, struct gnv_soft_cmd *cmd)
 	case GPUNVME_CNS_NS:
 		if (!part)
 			return GPUNVME_SC_INVALID_NS;
-		if (!gnv_soft_has(&soft->config.traits, GNV_SOFT_DETACHED))
+		if (!gnv_soft_has(&soft->config.quirks, GNV_SOFT_DETACHED))
 			fill_ns(soft, part, &data.ns);
 		break;
 	case GPUNVME_CNS_ACTIVE_NS_LIST:
 		if (nsid >= GPUNVME_NSID_ALL - 1)
 			return GPUNVME_SC_INVALID_NS;
-		if (!gnv_soft_has(&soft->config.traits, GNV_SOFT_DETACHED))
+		if (!gnv_soft_has(&soft->config.quirks, GNV_SOFT_DETACHED))
 			fill_list(soft, nsid, data.nsids);
 		break;
 	case GPUNVME_CNS_NS_DESC_LIST:
@@ -279,7 +279,7 @@ uint16_t gnv_soft_identify(struct gnv_soft *soft, struct gnv_soft_cmd *cmd)
 			return GPUNVME_SC_INVALID_FIELD;
 		if (!part)
 			return GPUNVME_SC_INVALID_NS;
-		if (!gnv_soft_has(&soft->config.traits, GNV_SOFT_DETACHED))
+		if (!gnv_soft_has(&soft->config.quirks, GNV_SOFT_DETACHED))
 			fill_common(part, data.bytes);
 		break;
 	default:

@@ -59,7 +59,7 @@ static uint16_t start_whole(struct gnv_soft_cmd *cmd)
 /* It is a hint, and a drive may leave the old data. */
 static bool leaves(const struct gnv_soft_cmd *cmd, const struct gpunvme_dsm_range *range)
 {
-	return gnv_soft_has(cmd->io->traits, GNV_SOFT_UNSAID) && range->slba % 2;
+	return gnv_soft_has(cmd->io->quirks, GNV_SOFT_UNSAID) && range->slba % 2;
 }
 
 /* The next range that has blocks, or op.ranges. */
@@ -99,7 +99,7 @@ static uint16_t prepare(struct gnv_soft_cmd *cmd)
 		return 0;
 	case GPUNVME_IO_WRITE_ZEROES:
 		cmd->stage = __atomic_load_n(&cmd->part->no_zero_range, __ATOMIC_RELAXED) ? GNV_SOFT_STAGE_FILL : GNV_SOFT_STAGE_ZERO;
-		if (gnv_soft_has(cmd->io->traits, GNV_SOFT_ZEROES))
+		if (gnv_soft_has(cmd->io->quirks, GNV_SOFT_ZEROES))
 			cmd->stage = GNV_SOFT_STAGE_SYNC;
 		return 0;
 	case GPUNVME_IO_DSM:
@@ -113,7 +113,7 @@ static uint16_t prepare(struct gnv_soft_cmd *cmd)
 static uint16_t denied(const struct gnv_soft_cmd *cmd)
 {
 	static const struct {
-		enum gnv_soft_trait trait;
+		enum gnv_soft_quirk quirk;
 		uint16_t status;
 	} states[] = {
 		{ GNV_SOFT_LOCKED, GPUNVME_SC_ACCESS_DENIED },
@@ -125,13 +125,13 @@ static uint16_t denied(const struct gnv_soft_cmd *cmd)
 	size_t i;
 
 	for (i = 0; i < GNV_ARRAY_LEN(states); i++)
-		if (gnv_soft_has(cmd->io->traits, states[i].trait))
+		if (gnv_soft_has(cmd->io->quirks, states[i].quirk))
 			return states[i].status;
 	if (gnv_soft_is_reading(cmd))
 		return 0;
-	if (gnv_soft_has(cmd->io->traits, GNV_SOFT_RESERVED_WRITE))
+	if (gnv_soft_has(cmd->io->quirks, GNV_SOFT_RESERVED_WRITE))
 		return GPUNVME_SC_RESERVATION_CONFLICT;
-	return gnv_soft_has(cmd->io->traits, GNV_SOFT_WORN) && cmd->op.opc != GPUNVME_IO_FLUSH ? GPUNVME_SC_READ_ONLY_RANGE : 0;
+	return gnv_soft_has(cmd->io->quirks, GNV_SOFT_WORN) && cmd->op.opc != GPUNVME_IO_FLUSH ? GPUNVME_SC_READ_ONLY_RANGE : 0;
 }
 
 /* Data with an injected fault uses the controller's own memory, as does data that a store could not move in parts. */
@@ -144,10 +144,10 @@ static bool needs_own(const struct gnv_soft_cmd *cmd)
 /* A drive that stalls at lists which it does not like. */
 static bool hangs(const struct gnv_soft_cmd *cmd)
 {
-	const struct gnv_soft_traits *traits = cmd->io->traits;
+	const struct gnv_soft_quirks *quirks = cmd->io->quirks;
 
-	return gnv_soft_has(traits, GNV_SOFT_LISTS_HANG) && cmd->op.data_len > 2 * cmd->io->page &&
-	       (cmd->sqe.flags & GPUNVME_SQE_PSDT) == GPUNVME_PSDT_PRP && cmd->sqe.prp2 & (traits->number[GNV_SOFT_LISTS_HANG] - 1);
+	return gnv_soft_has(quirks, GNV_SOFT_LISTS_HANG) && cmd->op.data_len > 2 * cmd->io->page &&
+	       (cmd->sqe.flags & GPUNVME_SQE_PSDT) == GPUNVME_PSDT_PRP && cmd->sqe.prp2 & (quirks->number[GNV_SOFT_LISTS_HANG] - 1);
 }
 
 /* The namespace that a command names, the first for a Flush of all, or NULL. */
@@ -283,7 +283,7 @@ static bool flushes_next(struct gnv_soft_cmd *cmd)
  */
 static enum gnv_soft_next deallocated(struct gnv_soft_cmd *cmd, int res)
 {
-	if (res == -GNV_SOFT_EOPNOTSUPP && !cmd->part->store->keeps_old && !gnv_soft_has(cmd->io->traits, GNV_SOFT_UNSAID))
+	if (res == -GNV_SOFT_EOPNOTSUPP && !cmd->part->store->keeps_old && !gnv_soft_has(cmd->io->quirks, GNV_SOFT_UNSAID))
 		return failed(cmd, -res);
 	cmd->done++;
 	next_range(cmd);

@@ -18,7 +18,7 @@
 #include "soft/core/cmd.h"
 #include "soft/core/event.h"
 #include "soft/core/fault.h"
-#include "soft/core/fault_trait.h"
+#include "soft/core/fault_quirk.h"
 #include "util/medium.h"
 
 #define GNV_SOFT_RANGES 4096u /* bytes of the ranges of a command, at most */
@@ -103,7 +103,7 @@ struct gnv_soft_cmd {
 
 /* The part of a controller for its I/O commands. Constant while there are queues, but for the atomic fields. */
 struct gnv_soft_io {
-	const struct gnv_soft_traits *traits;
+	const struct gnv_soft_quirks *quirks;
 	struct gnv_soft_rules *rules;
 	struct gnv_soft_part *part; /* namespace 1 first */
 	unsigned parts;
@@ -220,7 +220,7 @@ static inline uint32_t gnv_soft_wake(struct gnv_soft_cmd *cmd)
 
 	if (!__atomic_load_n(&io->asleep, __ATOMIC_RELAXED) || !cmd->qid || !__atomic_exchange_n(&io->asleep, 0, __ATOMIC_RELAXED))
 		return 0;
-	return io->traits->number[GNV_SOFT_SLOW_WAKE];
+	return io->quirks->number[GNV_SOFT_SLOW_WAKE];
 }
 
 /* Return: false it was too much: the controller dies of it, and cmd->post_at is UINT64_MAX. */

@@ -12,7 +12,7 @@
 
 static bool is_limited(const struct gnv_soft_io *io)
 {
-	return io->traits->set & LIMITS;
+	return io->quirks->set & LIMITS;
 }
 
 static uint32_t bit_of(const struct gnv_soft_cmd *cmd)
@@ -23,18 +23,18 @@ static uint32_t bit_of(const struct gnv_soft_cmd *cmd)
 /* Count also a command that is too much: the count ends with the reset. */
 static bool is_too_much(struct gnv_soft_io *io, struct gnv_soft_cmd *cmd)
 {
-	const struct gnv_soft_traits *traits = io->traits;
+	const struct gnv_soft_quirks *quirks = io->quirks;
 	const uint32_t one = cmd->qid != 0, before = __atomic_fetch_add(&io->flying, one, __ATOMIC_RELAXED);
 	const uint32_t same = __atomic_fetch_or(&io->tags[cmd->sqe.cid / 32], bit_of(cmd), __ATOMIC_RELAXED) & bit_of(cmd);
 
 	cmd->counted = true;
-	if (same && gnv_soft_has(traits, GNV_SOFT_SHARED_TAGS))
+	if (same && gnv_soft_has(quirks, GNV_SOFT_SHARED_TAGS))
 		return true;
-	if (one && gnv_soft_has(traits, GNV_SOFT_NO_WAKE) && __atomic_load_n(&io->apst, __ATOMIC_RELAXED))
+	if (one && gnv_soft_has(quirks, GNV_SOFT_NO_WAKE) && __atomic_load_n(&io->apst, __ATOMIC_RELAXED))
 		return true;
-	if (one && before && gnv_soft_has(traits, GNV_SOFT_ONE_COMMAND))
+	if (one && before && gnv_soft_has(quirks, GNV_SOFT_ONE_COMMAND))
 		return true;
-	return one && gnv_soft_has(traits, GNV_SOFT_FEW_CIDS) && cmd->sqe.cid >= traits->number[GNV_SOFT_FEW_CIDS];
+	return one && gnv_soft_has(quirks, GNV_SOFT_FEW_CIDS) && cmd->sqe.cid >= quirks->number[GNV_SOFT_FEW_CIDS];
 }
 
 bool gnv_soft_enter(struct gnv_soft_cmd *cmd)

@@ -46,7 +46,7 @@ void gnv_soft_errors_copy(const struct gnv_soft_errors *errors, struct gpunvme_e
 uint8_t gnv_soft_critical_warning(const struct gnv_soft *soft)
 {
 	const struct gnv_soft_features *f = &soft->features;
-	const struct gnv_soft_traits *t = &soft->config.traits;
+	const struct gnv_soft_quirks *t = &soft->config.quirks;
 	uint8_t warning = GNV_SOFT_TEMPERATURE >= f->temp_over || GNV_SOFT_TEMPERATURE <= f->temp_under ? WARN_TEMPERATURE : 0;
 
 	warning |= gnv_soft_has(t, GNV_SOFT_HOT) ? WARN_TEMPERATURE : 0;
@@ -64,7 +64,7 @@ static uint64_t thousands(uint64_t units)
 
 static size_t fill_smart(struct gnv_soft *soft, struct gpunvme_smart_log *log)
 {
-	const unsigned kelvin = gnv_soft_has(&soft->config.traits, GNV_SOFT_UNFELT) ? 0 : GNV_SOFT_TEMPERATURE;
+	const unsigned kelvin = gnv_soft_has(&soft->config.quirks, GNV_SOFT_UNFELT) ? 0 : GNV_SOFT_TEMPERATURE;
 	struct gnv_soft_counters c = { 0 };
 
 	soft->engine->counters(soft, &c);
@@ -89,7 +89,7 @@ static size_t fill_firmware(const struct gnv_soft *soft, struct gpunvme_firmware
 {
 	char text[16];
 
-	log->afi = gnv_soft_has(&soft->config.traits, GNV_SOFT_STAGED) ? 1 | 2 << 4 : 1;
+	log->afi = gnv_soft_has(&soft->config.quirks, GNV_SOFT_STAGED) ? 1 | 2 << 4 : 1;
 	snprintf(text, sizeof(text), "%d.%d.%d", GPUNVME_VERSION_MAJOR, GPUNVME_VERSION_MINOR, GPUNVME_VERSION_PATCH);
 	memset(log->frs[0], ' ', sizeof(log->frs[0]));
 	memcpy(log->frs[0], text, gnv_min(strlen(text), sizeof(log->frs[0])));

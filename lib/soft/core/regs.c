@@ -98,7 +98,7 @@ void gnv_soft_regs_init(struct gnv_soft *soft)
 		    GPUNVME_FIELD_PREP(GPUNVME_CAP_TO, READY_TIMEOUT) |
 		    GPUNVME_FIELD_PREP(GPUNVME_CAP_DSTRD, (uint64_t)soft->config.dstrd) | GPUNVME_CAP_CSS_NVM |
 		    GPUNVME_FIELD_PREP(GPUNVME_CAP_MPSMAX, (uint64_t)GNV_SOFT_MAX_MPS) | (soft->config.cmb ? GPUNVME_CAP_CMBS : 0);
-	if (gnv_soft_has(&soft->config.traits, GNV_SOFT_OFFLINE)) { /* as nvme_mmio_read() of QEMU's hw/nvme/ctrl.c */
+	if (gnv_soft_has(&soft->config.quirks, GNV_SOFT_OFFLINE)) { /* as nvme_mmio_read() of QEMU's hw/nvme/ctrl.c */
 		soft->cap = 0;
 		soft->csts = GPUNVME_CSTS_CFS;
 	}
@@ -135,7 +135,7 @@ static bool make_admin_queues(struct gnv_soft *soft)
 /* A drive that dies when it is woken too early. */
 static bool hasty(const struct gnv_soft *soft)
 {
-	return gnv_soft_has(&soft->config.traits, GNV_SOFT_HASTY) && soft->off_ns && soft->engine->now(soft) - soft->off_ns < 2000000000u;
+	return gnv_soft_has(&soft->config.quirks, GNV_SOFT_HASTY) && soft->off_ns && soft->engine->now(soft) - soft->off_ns < 2000000000u;
 }
 
 void gnv_soft_fatal(struct gnv_soft *soft)
@@ -312,7 +312,7 @@ bool gnv_soft_regs_poll(struct gnv_soft *soft)
 	if (meet_doom(soft))
 		return false;
 	restore(soft);
-	if (gnv_soft_has(&soft->config.traits, GNV_SOFT_OFFLINE))
+	if (gnv_soft_has(&soft->config.quirks, GNV_SOFT_OFFLINE))
 		return false;
 	if (soft->faulty && enabled != soft->was_enabled)
 		judge_enable(soft, enabled);

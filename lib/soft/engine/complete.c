@@ -187,7 +187,7 @@ static void put_entry(struct gnv_soft_cq *cq, const struct gnv_soft_cmd *cmd, ui
 	uint32_t *cqe = cq->ring + (size_t)cq->tail * CQE_DWORDS;
 	uint32_t dw2 = cmd->sq->head | (uint32_t)cmd->qid << 16;
 	uint32_t dw3 = cmd->sqe.cid | cq->phase << 16 | status << 17;
-	const bool pieces = gnv_soft_has(&cq->server->soft->config.traits, GNV_SOFT_CQE_PIECES);
+	const bool pieces = gnv_soft_has(&cq->server->soft->config.quirks, GNV_SOFT_CQE_PIECES);
 
 	if (cmd->action)
 		gnv_soft_action_entry(cmd, &dw2, &dw3);

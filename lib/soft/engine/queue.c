@@ -74,7 +74,7 @@ uint16_t gnv_soft_cq_create(struct gnv_soft *soft, const struct gnv_soft_ring *a
 
 uint16_t gnv_soft_sq_create(struct gnv_soft *soft, const struct gnv_soft_ring *at, uint16_t cqid)
 {
-	const size_t entry = at->qid && gnv_soft_has(&soft->config.traits, GNV_SOFT_SQE_128) ? 2 * SQE_BYTES : SQE_BYTES;
+	const size_t entry = at->qid && gnv_soft_has(&soft->config.quirks, GNV_SOFT_SQE_128) ? 2 * SQE_BYTES : SQE_BYTES;
 	struct gnv_soft_sq *sq = calloc(1, sizeof(*sq));
 	uint16_t status;
 	void *ring;

@@ -137,7 +137,7 @@ void gnv_soft_data_flip(struct gnv_soft_cmd *cmd, uint64_t bit)
 /* The bytes after the ranges overwrite deallocated blocks, on a drive that does not report how these read. */
 uint16_t gnv_soft_data_take_ranges(struct gnv_soft_cmd *cmd)
 {
-	const unsigned ones = gnv_soft_has(cmd->io->traits, GNV_SOFT_UNSAID) ? GNV_SOFT_FILL : 0;
+	const unsigned ones = gnv_soft_has(cmd->io->quirks, GNV_SOFT_UNSAID) ? GNV_SOFT_FILL : 0;
 	const uint16_t status = room(cmd, GNV_SOFT_RANGES + ones);
 
 	if (status)

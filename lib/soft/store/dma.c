@@ -114,7 +114,7 @@ static int find_data(struct gnv_soft_dma *dma, uint64_t iova, size_t len, char *
 {
 	int ret = gnv_soft_dma_get(dma, iova, len, cpu, slot);
 
-	if (ret || !dma->entry[*slot].map->inside || !gnv_soft_has(dma->io->traits, GNV_SOFT_CMB_DATA))
+	if (ret || !dma->entry[*slot].map->inside || !gnv_soft_has(dma->io->quirks, GNV_SOFT_CMB_DATA))
 		return ret;
 	gnv_soft_dma_put(dma, *slot);
 	return gnv_soft_dma_get(dma, iova ^ 4096u, len, cpu, slot);
@@ -155,7 +155,7 @@ uint16_t gnv_soft_list_open(struct gnv_soft_dma *dma, uint64_t iova, size_t len,
 	if (gnv_soft_dma_get(dma, iova, len, &cpu, &list->slot))
 		return GPUNVME_SC_DATA_TRANSFER;
 	map = dma->entry[list->slot].map;
-	if (map->inside && gnv_soft_has(dma->io->traits, GNV_SOFT_CMB_LISTS))
+	if (map->inside && gnv_soft_has(dma->io->quirks, GNV_SOFT_CMB_LISTS))
 		status = GPUNVME_SC_INVALID_CMB_USE;
 	else if (map->hidden || (uintptr_t)cpu % sizeof(uint64_t)) /* memory that the host registered may start anywhere */
 		status = GPUNVME_SC_DATA_TRANSFER;

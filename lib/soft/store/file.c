@@ -155,7 +155,7 @@ static int issue_dsm(struct gnv_soft_seat *seat, struct gnv_soft_cmd *cmd)
 	const struct gpunvme_dsm_range *range = (const void *)cmd->data->bounce;
 	unsigned shift = cmd->part->ns.lba_shift;
 
-	if (gnv_soft_has(cmd->io->traits, GNV_SOFT_UNSAID))
+	if (gnv_soft_has(cmd->io->quirks, GNV_SOFT_UNSAID))
 		return issue_ones(seat, cmd, &range[cmd->done]);
 	return gnv_uring_zero(seat->ring, range[cmd->done].slba << shift, (uint64_t)range[cmd->done].nlb << shift, true, cmd);
 }

@@ -115,7 +115,7 @@ static int nvme_open(const struct gnv_soft_config *config, const struct gnv_log 
 	struct store_nvme *sn;
 	int ret;
 
-	if (config->traits.set & UNPLAYABLE)
+	if (config->quirks.set & UNPLAYABLE)
 		return gnv_fail(-EINVAL, "%s is a real drive, without these faults. Leave zeroes, unsaid, hints and slow-format out of fault=",
 				config->path);
 	sn = calloc(1, sizeof(*sn));

@@ -138,7 +138,7 @@ static void deallocate(const struct gnv_soft_cmd *cmd, char *bytes)
 	const unsigned shift = cmd->part->ns.lba_shift;
 	const uint64_t len = (uint64_t)range->nlb << shift;
 
-	if (gnv_soft_has(cmd->io->traits, GNV_SOFT_UNSAID))
+	if (gnv_soft_has(cmd->io->quirks, GNV_SOFT_UNSAID))
 		memset(bytes + (range->slba << shift), 0xff, (size_t)gnv_min(len, GNV_SOFT_FILL));
 	else
 		zero(bytes + (range->slba << shift), len, true);

@@ -151,7 +151,7 @@ static void deallocate(const struct gnv_vd *vd, const struct gnv_soft_cmd *cmd)
 {
 	const struct gpunvme_dsm_range *range = &cmd->data->room->range[cmd->done];
 	const uint32_t shift = cmd->part->ns.lba_shift;
-	const bool ones = gnv_soft_has(cmd->io->traits, GNV_SOFT_UNSAID);
+	const bool ones = gnv_soft_has(cmd->io->quirks, GNV_SOFT_UNSAID);
 	const uint64_t left = DEALLOCATE_MAX - cmd->data->done, want = (uint64_t)range->nlb << shift;
 	const uint64_t len = gnv_min(gnv_min(want, left), ones ? GNV_SOFT_FILL : DEALLOCATE_MAX);
 

@@ -59,7 +59,7 @@ uint16_t gnv_soft_list_open(struct gnv_soft_dma *dma, uint64_t iova, size_t len,
 	const uint64_t at = reach(dma->vd, iova, len, &flags);
 
 	list->word = (const uint64_t *)(uintptr_t)at;
-	if (at && flags & GNV_VD_INSIDE && gnv_soft_has(dma->vd->view.io.traits, GNV_SOFT_CMB_LISTS))
+	if (at && flags & GNV_VD_INSIDE && gnv_soft_has(dma->vd->view.io.quirks, GNV_SOFT_CMB_LISTS))
 		return GPUNVME_SC_INVALID_CMB_USE;
 	return !at || at % sizeof(uint64_t) ? GPUNVME_SC_DATA_TRANSFER : 0; /* memory that the host registered may begin anywhere */
 }
@@ -97,7 +97,7 @@ static uint64_t reach_data(const struct gnv_vd *vd, uint64_t iova, uint64_t len)
 	uint64_t flags;
 	const uint64_t at = reach(vd, iova, len, &flags);
 
-	if (!at || !(flags & GNV_VD_INSIDE) || !gnv_soft_has(vd->view.io.traits, GNV_SOFT_CMB_DATA))
+	if (!at || !(flags & GNV_VD_INSIDE) || !gnv_soft_has(vd->view.io.quirks, GNV_SOFT_CMB_DATA))
 		return at;
 	return reach(vd, iova ^ 4096u, len, &flags);
 }

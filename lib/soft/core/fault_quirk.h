@@ -3,13 +3,13 @@
  * Permanent faults of an emulated drive: some words of `fault=` in its URI, which fault.c parses. Each is known of real drives, or
  * named by the specification.
  */
-#ifndef GNV_SOFT_FAULT_TRAIT_H
-#define GNV_SOFT_FAULT_TRAIT_H
+#ifndef GNV_SOFT_FAULT_QUIRK_H
+#define GNV_SOFT_FAULT_QUIRK_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-enum gnv_soft_trait {
+enum gnv_soft_quirk {
 	GNV_SOFT_LISTS_ROUND, /* a PRP list is looked for at the multiple of NUMBER below its address */
 	GNV_SOFT_LISTS_FAIL,  /* a PRP list that does not begin at a multiple of NUMBER is an error */
 	GNV_SOFT_LISTS_HANG,  /* ... is a command that never ends */
@@ -54,17 +54,17 @@ enum gnv_soft_trait {
 	GNV_SOFT_UNFELT,      /* reports no temperature */
 	GNV_SOFT_FEW_CIDS,    /* dies of an I/O command whose identifier is NUMBER or more */
 	GNV_SOFT_ONE_VECTOR,  /* by vfio-user, one interrupt vector for all queues */
-	GNV_SOFT_TRAITS
+	GNV_SOFT_QUIRKS
 };
 
-struct gnv_soft_traits {
-	uint64_t set; /* 1 << enum gnv_soft_trait */
-	uint32_t number[GNV_SOFT_TRAITS];
+struct gnv_soft_quirks {
+	uint64_t set; /* 1 << enum gnv_soft_quirk */
+	uint32_t number[GNV_SOFT_QUIRKS];
 };
 
-static inline bool gnv_soft_has(const struct gnv_soft_traits *traits, enum gnv_soft_trait trait)
+static inline bool gnv_soft_has(const struct gnv_soft_quirks *quirks, enum gnv_soft_quirk quirk)
 {
-	return traits->set >> trait & 1;
+	return quirks->set >> quirk & 1;
 }
 
 #endif
