@@ -311,7 +311,7 @@ GNVD_FN struct walker walker_new(const struct work *w, enum kind kind)
 	k.waves = gpunvme_thread_count() / width;
 	k.reach.pages = &w->cache;
 	k.reach.v = (const struct gpunvme_dvol *)gnvd_lane_memory(w->vol);
-	k.reach.dq = (const struct gpunvme_dq *)gnvd_lane_memory(w->dqs) + (kind == KIND_AHEAD ? 0 : k.wave % w->queues);
+	k.reach.dq = (const struct gpunvme_dq *)gnvd_lane_memory(w->dqs) + (kind == KIND_PREFETCH ? 0 : k.wave % w->queues);
 	return k;
 }
 
@@ -351,7 +351,7 @@ GNVD_FN void storm(const struct work *w, enum of of, enum kind kind)
 		what = what_of(w, &k, kind, &page);
 		if (page >= w->pages)
 			break;
-		if (kind == KIND_AHEAD)
+		if (kind == KIND_PREFETCH)
 			prefetch(w, &k, of);
 		if (what == GET_PAGE || (kind == KIND_WRITABLE && what == PUT_PAGE))
 			have_page(w, &k, of, kind, page, what == PUT_PAGE);
@@ -375,11 +375,11 @@ GNVD_FN void flush(const struct work *w, enum of of)
 	walker_end(w, &k);
 }
 
-GNVD_FN void settle(const struct work *w, enum of of)
+GNVD_FN void finish(const struct work *w, enum of of)
 {
-	struct walker k = walker_new(w, KIND_AHEAD);
+	struct walker k = walker_new(w, KIND_PREFETCH);
 
-	k.failed = kind_settle(&k.reach, of);
+	k.failed = kind_finish(&k.reach, of);
 	walker_end(w, &k);
 }
 
@@ -398,8 +398,8 @@ GNVD_FN void settle(const struct work *w, enum of of)
 KERNEL(ns_plain, 256, storm(w, OF_NAMESPACE, KIND_PLAIN);)
 #endif
 #if HAVE_PART(1)
-KERNEL(ns_ahead, 256, storm(w, OF_NAMESPACE, KIND_AHEAD);)
-KERNEL(ns_settle, 256, settle(w, OF_NAMESPACE);)
+KERNEL(ns_prefetch, 256, storm(w, OF_NAMESPACE, KIND_PREFETCH);)
+KERNEL(ns_finish, 256, finish(w, OF_NAMESPACE);)
 #endif
 #if HAVE_PART(2)
 KERNEL(ns_writable, 256, storm(w, OF_NAMESPACE, KIND_WRITABLE);)
@@ -409,8 +409,8 @@ KERNEL(ns_flush, 256, flush(w, OF_NAMESPACE);)
 KERNEL(file_plain, 256, storm(w, OF_FILE, KIND_PLAIN);)
 #endif
 #if HAVE_PART(4)
-KERNEL(file_ahead, 256, storm(w, OF_FILE, KIND_AHEAD);)
-KERNEL(file_settle, 256, settle(w, OF_FILE);)
+KERNEL(file_prefetch, 256, storm(w, OF_FILE, KIND_PREFETCH);)
+KERNEL(file_finish, 256, finish(w, OF_FILE);)
 #endif
 #if HAVE_PART(5)
 KERNEL(file_writable, 256, storm(w, OF_FILE, KIND_WRITABLE);)
@@ -420,8 +420,8 @@ KERNEL(file_flush, 256, flush(w, OF_FILE);)
 KERNEL(volume_plain, 256, storm(w, OF_VOLUME, KIND_PLAIN);)
 #endif
 #if HAVE_PART(7)
-KERNEL(volume_ahead, 256, storm(w, OF_VOLUME, KIND_AHEAD);)
-KERNEL(volume_settle, 256, settle(w, OF_VOLUME);)
+KERNEL(volume_prefetch, 256, storm(w, OF_VOLUME, KIND_PREFETCH);)
+KERNEL(volume_finish, 256, finish(w, OF_VOLUME);)
 #endif
 #if HAVE_PART(8)
 KERNEL(volume_writable, 256, storm(w, OF_VOLUME, KIND_WRITABLE);)
@@ -433,20 +433,20 @@ KERNEL(volume_flush, 256, flush(w, OF_VOLUME);)
 #if PAGES_PART == PART_HOST
 #define DECLARE(name)                                                                                                              \
 	__global__ void name##_plain(const struct work work);                                                                      \
-	__global__ void name##_ahead(const struct work work);                                                                      \
+	__global__ void name##_prefetch(const struct work work);                                                                      \
 	__global__ void name##_writable(const struct work work);                                                                   \
 	__global__ void name##_flush(const struct work work);                                                                      \
-	__global__ void name##_settle(const struct work work)
+	__global__ void name##_finish(const struct work work)
 
 DECLARE(ns);
 DECLARE(file);
 DECLARE(volume);
 #endif
 
-#define KERNELS_OF(name) { { name##_plain, name##_ahead, name##_writable }, name##_flush, name##_settle }
+#define KERNELS_OF(name) { { name##_plain, name##_prefetch, name##_writable }, name##_flush, name##_finish }
 
 struct kernels {
-	kernel_fn storm[KIND_COUNT], flush, settle;
+	kernel_fn storm[KIND_COUNT], flush, finish;
 };
 
 /* ---- The host ---- */
@@ -593,8 +593,8 @@ static void check_source(struct source *s, uint64_t share)
 	close_cache(s, "plain", cache, start);
 	start = now_seconds();
 	cache = open_cache(s, GPUNVME_CACHE_PREFETCH);
-	run_storm(s, KIND_AHEAD, share, limit);
-	launch(s, s->kernels.settle);
+	run_storm(s, KIND_PREFETCH, share, limit);
+	launch(s, s->kernels.finish);
 	close_cache(s, "ahead", cache, start);
 }
 

@@ -72,7 +72,7 @@ __global__ static void stream(struct job j)
 		*j.failed = err;
 }
 
-__global__ static void stream_ahead(struct job j)
+__global__ static void stream_prefetched(struct job j)
 {
 	uint32_t n = gpunvme_thread_id() / WAVE, i, begun = 0;
 	struct gpunvme_page p;
@@ -95,7 +95,7 @@ __global__ static void stream_ahead(struct job j)
 		*j.failed = err;
 }
 
-__global__ static void settle(struct job j)
+__global__ static void finish(struct job j)
 {
 	const struct gpunvme_prefetch_queue src = { &j.dq, &j.pages };
 	int err = gpunvme_prefetch_finish(&src);
@@ -206,9 +206,9 @@ static void walk(const session &s, job j, uint32_t ahead)
 
 	j.ahead = ahead;
 	j.each = (uint32_t)(j.count / j.waves);
-	time = run(ahead ? stream_ahead : stream, j, (j.waves + 7) / 8, 8 * WAVE);
+	time = run(ahead ? stream_prefetched : stream, j, (j.waves + 7) / 8, 8 * WAVE);
 	if (ahead)
-		run(settle, j, 1, WAVE);
+		run(finish, j, 1, WAVE);
 	info = info_of(cache);
 	printf("{\"figure\": \"stream\", \"waves\": %u, \"ahead\": %u, \"thousand_pages_a_second\": %.1f, \"misses\": %" PRIu64
 	       ", \"prefetches\": %" PRIu64 ", \"used\": %" PRIu64 ", \"wrong\": %llu}\n",

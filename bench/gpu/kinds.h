@@ -9,7 +9,7 @@
 #include <gpunvme/device.h>
 
 enum of { OF_NAMESPACE, OF_FILE, OF_VOLUME, OF_COUNT };
-enum kind { KIND_PLAIN, KIND_AHEAD, KIND_WRITABLE, KIND_COUNT };
+enum kind { KIND_PLAIN, KIND_PREFETCH, KIND_WRITABLE, KIND_COUNT };
 
 /* Of a namespace and a file `dq` is used, of a volume `v`. */
 struct reach {
@@ -36,7 +36,7 @@ struct reach {
 
 GNVD_FN int kind_page_get(const struct reach *r, enum of of, enum kind kind, uint64_t page, struct gpunvme_page *p)
 {
-	if (kind == KIND_AHEAD)
+	if (kind == KIND_PREFETCH)
 		EACH_SOURCE(prefetch, gpunvme_page_get(&src, page, p))
 	if (kind == KIND_WRITABLE)
 		EACH_SOURCE(writable, gpunvme_page_get(&src, page, p))
@@ -47,7 +47,7 @@ GNVD_FN int kind_page_get(const struct reach *r, enum of of, enum kind kind, uin
 GNVD_FN int kind_page_put(const struct reach *r, enum of of, enum kind kind, struct gpunvme_page *p, uint32_t offset,
 			  uint32_t bytes)
 {
-	if (kind == KIND_AHEAD)
+	if (kind == KIND_PREFETCH)
 		EACH_SOURCE(prefetch, gpunvme_page_put(&src, p))
 	if (kind == KIND_WRITABLE)
 		EACH_SOURCE(writable, gpunvme_page_put(&src, p, offset, bytes))
@@ -56,7 +56,7 @@ GNVD_FN int kind_page_put(const struct reach *r, enum of of, enum kind kind, str
 
 GNVD_FN int kind_get(const struct reach *r, enum of of, enum kind kind, uint64_t index, uint64_t *value)
 {
-	if (kind == KIND_AHEAD)
+	if (kind == KIND_PREFETCH)
 		EACH_SOURCE(prefetch, gpunvme_array_load(&src, index, 8, value))
 	if (kind == KIND_WRITABLE)
 		EACH_SOURCE(writable, gpunvme_array_load(&src, index, 8, value))
@@ -65,7 +65,7 @@ GNVD_FN int kind_get(const struct reach *r, enum of of, enum kind kind, uint64_t
 
 GNVD_FN int kind_get_range(const struct reach *r, enum of of, enum kind kind, uint64_t index, uint64_t count, uint64_t *to)
 {
-	if (kind == KIND_AHEAD)
+	if (kind == KIND_PREFETCH)
 		EACH_SOURCE(prefetch, gpunvme_array_load_range(&src, index, count, 8, to))
 	if (kind == KIND_WRITABLE)
 		EACH_SOURCE(writable, gpunvme_array_load_range(&src, index, count, 8, to))
@@ -94,7 +94,7 @@ GNVD_FN int kind_prefetch(const struct reach *r, enum of of, uint64_t page)
 	EACH_SOURCE(prefetch, gpunvme_prefetch(&src, page))
 }
 
-GNVD_FN int kind_settle(const struct reach *r, enum of of)
+GNVD_FN int kind_finish(const struct reach *r, enum of of)
 {
 	EACH_SOURCE(prefetch, gpunvme_prefetch_finish(&src))
 }

@@ -95,7 +95,7 @@ static void ask_model(struct report *r)
 	uint32_t left;
 
 	for (left = r->dev->nvme.drive.quirks; left; left &= left - 1)
-		say(r, "model", GPUNVME_CHECK_LIMIT, gnv_quirk_sentence(left));
+		say(r, "model", GPUNVME_CHECK_LIMIT, gnv_quirk_message(left));
 }
 
 /* Without metadata, faster, and with blocks that can be used. 0 stands for a format that the drive does not have. */

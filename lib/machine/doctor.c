@@ -161,7 +161,7 @@ static void check_model(struct gnv_report *report, const struct gnv_pci *pci)
 	if (ret || !drive.quirks)
 		gnv_report_add(report, "model", ret, "nothing is known to be wrong with drives of its model");
 	for (left = ret ? 0 : drive.quirks; left; left &= left - 1)
-		gnv_report_say(report, "model", GPUNVME_CHECK_LIMIT, gnv_quirk_sentence(left));
+		gnv_report_say(report, "model", GPUNVME_CHECK_LIMIT, gnv_quirk_message(left));
 }
 
 static void examine(struct gnv_report *report, const struct gnv_pci *pci)
@@ -177,7 +177,7 @@ static void examine(struct gnv_report *report, const struct gnv_pci *pci)
 		if (ret && !strcmp(check->name, "iommu"))
 			check_without(report, pci);
 	}
-	gnv_doctor_seat(report, GNV_SYSFS, pci);
+	gnv_doctor_iommu_group(report, GNV_SYSFS, pci);
 	gnv_doctor_domain(report, GNV_SYSFS, pci);
 	gnv_doctor_link(report, pci);
 	gnv_doctor_transfers(report, GNV_SYSFS, pci);

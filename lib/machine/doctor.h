@@ -35,7 +35,7 @@ int gnv_report_put(const struct gnv_report *report, void *checks, uint32_t *coun
 void gnv_doctor_link(struct gnv_report *report, const struct gnv_pci *pci);
 
 /* Report where the drive is: in the machine, in an external case, or a virtual function. */
-void gnv_doctor_seat(struct gnv_report *report, const char *sys, const struct gnv_pci *pci);
+void gnv_doctor_iommu_group(struct gnv_report *report, const char *sys, const struct gnv_pci *pci);
 
 /* Does its IOMMU domain translate addresses? A row. */
 void gnv_doctor_domain(struct gnv_report *report, const char *sys, const struct gnv_pci *pci);

@@ -37,7 +37,7 @@ static void say_virtual(struct gnv_report *report, const char *physical)
 }
 
 /* For the kernel, a device below an external-facing port is removable (pci_set_removable() in drivers/pci/probe.c). */
-void gnv_doctor_seat(struct gnv_report *report, const char *sys, const struct gnv_pci *pci)
+void gnv_doctor_iommu_group(struct gnv_report *report, const char *sys, const struct gnv_pci *pci)
 {
 	char physical[PATH_MAX];
 	const bool away = is_removable(sys, pci), virtual = find_physical(sys, pci, physical);

@@ -298,7 +298,7 @@ static int read_with_few_cids(struct proof *p)
 		return ret;
 	gnv_quirks_text(nvme->drive.quirks, nvme->info.quirks);
 	gnv_log(&nvme->log, GPUNVME_LOG_WARN, "the drive dies of high command identifiers (CSTS.CFS), and not of low ones: %s",
-		gnv_quirk_sentence(GNV_QUIRK_FEW_CIDS));
+		gnv_quirk_message(GNV_QUIRK_FEW_CIDS));
 	return ret;
 }
 

@@ -106,7 +106,7 @@ static void tell_quirks(const struct gnv_nvme *nvme)
 
 	for (left = nvme->drive.quirks; left; left &= left - 1)
 		gnv_log(&nvme->log, GPUNVME_LOG_INFO, "%s: %s", nvme->drive.name[0] ? nvme->drive.name : nvme->port->address,
-			gnv_quirk_sentence(left));
+			gnv_quirk_message(left));
 }
 
 int gnv_nvme_bring_up(struct gnv_nvme *nvme, const struct gpunvme_dev_opts *opts)

@@ -13,7 +13,7 @@
 
 static const struct {
 	const char *word;
-	const char *sentence;
+	const char *message;
 } quirk_words[] = {
 	{ "slow-ready", "it must be left alone for two seconds after a reset, which every open and recovery waits for" },
 	{ "no-write-zeroes", "its Write Zeroes is broken and not offered to threads" },
@@ -40,12 +40,12 @@ int gnv_quirks_refuse(const struct gnv_drive *drive)
 		return 0;
 	return gnv_fail(-EOPNOTSUPP,
 			"%s cannot be driven by this library: %s. Use another drive (GPUNVME_QUIRKS=none ignores this)",
-			drive->name[0] ? drive->name : "the drive", gnv_quirk_sentence(bad));
+			drive->name[0] ? drive->name : "the drive", gnv_quirk_message(bad));
 }
 
-const char *gnv_quirk_sentence(uint32_t quirks)
+const char *gnv_quirk_message(uint32_t quirks)
 {
-	return quirks ? quirk_words[__builtin_ctz(quirks)].sentence : "";
+	return quirks ? quirk_words[__builtin_ctz(quirks)].message : "";
 }
 
 void gnv_quirks_text(uint32_t quirks, char text[GNV_QUIRKS_TEXT])

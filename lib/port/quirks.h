@@ -58,6 +58,6 @@ int gnv_quirks_refuse(const struct gnv_drive *drive);
 void gnv_quirks_text(uint32_t quirks, char text[GNV_QUIRKS_TEXT]);
 
 /* The lowest of @quirks as text: the deviation, and what the library does about it. */
-const char *gnv_quirk_sentence(uint32_t quirks);
+const char *gnv_quirk_message(uint32_t quirks);
 
 #endif

@@ -10,7 +10,7 @@
 #include "util/bits.h"
 #include "util/clock.h"
 
-#define HUSH_MS 2000u /* a wave is inside a lock for microseconds, unless its thread does not run */
+#define QUIESCE_MS 2000u /* a wave is inside a lock for microseconds, unless its thread does not run */
 #define WORDS 64u /* copied at once */
 
 /* Every identifier is free. */
@@ -67,7 +67,7 @@ static bool lock_drain(struct gpunvme_dq_state *state)
 
 static bool lock_out(struct gpunvme_dq_state *state, bool (*lock)(struct gpunvme_dq_state *state))
 {
-	struct gnv_deadline deadline = gnv_deadline_in(HUSH_MS);
+	struct gnv_deadline deadline = gnv_deadline_in(QUIESCE_MS);
 
 	do {
 		if (lock(state))

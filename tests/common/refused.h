@@ -11,14 +11,14 @@
 #include <cmocka.h>
 #include <gpunvme/gpunvme.h>
 
-static inline void gpu_refused(const char *spec, int ret, const char *sentence)
+static inline void gpu_refused(const char *spec, int ret, const char *message)
 {
 	struct gpunvme_gpu *gpu = NULL;
 
 	assert_int_equal(gpunvme_gpu_open(spec, NULL, &gpu), ret);
 	assert_null(gpu);
-	if (!strstr(gpunvme_errmsg(), sentence))
-		fail_msg("'%s' does not say '%s'", gpunvme_errmsg(), sentence);
+	if (!strstr(gpunvme_errmsg(), message))
+		fail_msg("'%s' does not say '%s'", gpunvme_errmsg(), message);
 }
 
 #endif

@@ -184,7 +184,7 @@ static void copy_code(struct code *c)
 }
 
 /* Load the copy and run its fill kernel. What the last call answered; its words are checked. */
-static int run_copy(const struct code *c, size_t len, const char *sentence)
+static int run_copy(const struct code *c, size_t len, const char *message)
 {
 	struct gnv_fill_args args = { 0, 16, 7, 0 };
 	const struct gnv_hsa_job job = { "gnvk_fill.kd", &args, sizeof(args), 70, 64, 600000, NULL, NULL };
@@ -199,8 +199,8 @@ static int run_copy(const struct code *c, size_t len, const char *sentence)
 	ret = gnv_hsa_load(gpu, c->copy, len);
 	if (!ret)
 		ret = gnv_hsa_run(gpu, &job);
-	if (ret && !strstr(gpunvme_errmsg(), sentence))
-		fail_msg("'%s' does not say '%s'", gpunvme_errmsg(), sentence);
+	if (ret && !strstr(gpunvme_errmsg(), message))
+		fail_msg("'%s' does not say '%s'", gpunvme_errmsg(), message);
 	gnv_hsa_free(gpu, memory);
 	gnv_hsa_close(gpu);
 	return ret;

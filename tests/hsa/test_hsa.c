@@ -92,9 +92,9 @@ static void test_read_on_others(void **state)
 	}
 }
 
-static void refused(const char *spec, int ret, const char *sentence)
+static void refused(const char *spec, int ret, const char *message)
 {
-	gpu_refused(spec, ret, sentence);
+	gpu_refused(spec, ret, message);
 	nothing_left();
 }
 
@@ -260,7 +260,7 @@ static void test_lost_kernels(void **state)
 		const char *plan;
 		uint32_t timeout_ms;
 		int ret;
-		const char *sentence;
+		const char *message;
 	} table[] = { { "dispatch:1:0", 50, -ETIMEDOUT, "did not end" }, { "dispatch:1:29", 60000, -EIO, "0x29" } };
 	size_t i;
 
@@ -273,7 +273,7 @@ static void test_lost_kernels(void **state)
 		pretend("MOCK_FAIL", table[i].plan);
 		assert_int_equal(gpunvme_gpu_open("hsa:0", NULL, &gpu), 0);
 		assert_int_equal(gpu->ops->launch(gpu, &launch), table[i].ret);
-		assert_non_null(strstr(gpunvme_errmsg(), table[i].sentence));
+		assert_non_null(strstr(gpunvme_errmsg(), table[i].message));
 		assert_int_equal(gpu->ops->launch(gpu, &launch), -EIO);
 		gpunvme_gpu_close(gpu);
 		nothing_left();

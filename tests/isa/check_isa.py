@@ -43,7 +43,7 @@ MOST_REGISTERS = {"call_read": 32, "call_write_flush": 38, "call_forced": 51, "c
                   "call_volume_wave": 53, "call_volume_wave_one": 51, "call_volume_deallocate": 67,
                   "call_block": 81, "call_file": 48, "call_file_write": 44, "call_array": 76, "call_range": 79,
                   "call_page": 67, "call_file_async": 49, "call_file_wave": 53, "call_file_wave_one": 48, "call_file_block": 57,
-                  "call_prefetch": 91, "call_settle": 58, "call_ahead_page": 85, "call_ahead_array": 97, "call_ahead_range": 125,
+                  "call_prefetch": 91, "call_prefetch_finish": 58, "call_prefetch_page": 85, "call_prefetch_array": 97, "call_prefetch_range": 125,
                   "call_files": 17, "call_file_array": 104, "call_volume_array": 104, "call_volume_page": 104,
                   "call_writable_put": 104, "call_writable_get": 104, "call_writable_page": 104, "call_writable_flush": 66}
 MOST = 128
@@ -224,14 +224,14 @@ SOURCES, MOST_OF_A_SOURCE, MOST_OF_A_RANGE = ("gfx942", "gfx1100"), 128, 150
 
 def wrong_sources(used):
     for name, (vector, _, stack) in used.items():
-        most = MOST_OF_A_RANGE if name.endswith("ahead_range") else MOST_OF_A_SOURCE
+        most = MOST_OF_A_RANGE if name.endswith("prefetch_range") else MOST_OF_A_SOURCE
         if vector > most or stack:
             yield f"{name}: {vector} vector registers and {stack} bytes of stack, more than {most} and none"
 
 
 def check_sources(clang, folder):
     """How many are wrong; what they were must be noticed: descriptors copied to a stack, and a range that takes too much."""
-    failed = 2 - sum(bool(list(wrong_sources(used))) for used in ({"call_volume_put": (98, 0, 200)}, {"call_volume_ahead_range": (183, 0, 0)}))
+    failed = 2 - sum(bool(list(wrong_sources(used))) for used in ({"call_volume_put": (98, 0, 200)}, {"call_volume_prefetch_range": (183, 0, 0)}))
     for target in rotation.part_of(SOURCES, len(SOURCES)):
         clang.compile(HERE / "sources.hip", target, folder / f"sources-{target}.o")
         used = registers(clang, folder / f"sources-{target}.o")

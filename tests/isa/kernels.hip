@@ -302,14 +302,14 @@ extern "C" __global__ void call_prefetch(struct gpunvme_dq dq, struct gpunvme_dp
 	out[lane] = gpunvme_prefetch(&src, lane / 7);
 }
 
-extern "C" __global__ void call_settle(struct gpunvme_dq dq, struct gpunvme_dpages pages, int *out)
+extern "C" __global__ void call_prefetch_finish(struct gpunvme_dq dq, struct gpunvme_dpages pages, int *out)
 {
 	const struct gpunvme_prefetch_queue src = { &dq, &pages };
 
 	out[gpunvme_thread_id()] = gpunvme_prefetch_finish(&src);
 }
 
-extern "C" __global__ void call_ahead_page(struct gpunvme_dq dq, struct gpunvme_dpages pages, uint64_t *out)
+extern "C" __global__ void call_prefetch_page(struct gpunvme_dq dq, struct gpunvme_dpages pages, uint64_t *out)
 {
 	struct gpunvme_page page = { 0, 0 };
 	uint32_t lane = gpunvme_thread_id();
@@ -321,7 +321,7 @@ extern "C" __global__ void call_ahead_page(struct gpunvme_dq dq, struct gpunvme_
 	gpunvme_page_put(&src, &page);
 }
 
-extern "C" __global__ void call_ahead_array(struct gpunvme_dq dq, struct gpunvme_dpages pages, const uint64_t *index, uint64_t *out)
+extern "C" __global__ void call_prefetch_array(struct gpunvme_dq dq, struct gpunvme_dpages pages, const uint64_t *index, uint64_t *out)
 {
 	gpunvme::array<uint64_t, gpunvme_prefetch_queue> a({ &dq, &pages });
 	uint32_t lane = gpunvme_thread_id();
@@ -329,7 +329,7 @@ extern "C" __global__ void call_ahead_array(struct gpunvme_dq dq, struct gpunvme
 	out[lane] = a[index[lane]] + (uint64_t)a.error() + a.size();
 }
 
-extern "C" __global__ void call_ahead_range(struct gpunvme_dq dq, struct gpunvme_dpages pages, uint64_t *to, int *out)
+extern "C" __global__ void call_prefetch_range(struct gpunvme_dq dq, struct gpunvme_dpages pages, uint64_t *to, int *out)
 {
 	uint32_t lane = gpunvme_thread_id();
 	const struct gpunvme_prefetch_queue src = { &dq, &pages };

@@ -15,14 +15,14 @@
 		out[lane] = gpunvme_prefetch(&src, lane / 7);                                                                      \
 	}                                                                                                                          \
                                                                                                                                    \
-	extern "C" __global__ void call_##source##_settle(struct type from, struct gpunvme_dpages pages, int *out)                 \
+	extern "C" __global__ void call_##source##_prefetch_finish(struct type from, struct gpunvme_dpages pages, int *out)                 \
 	{                                                                                                                          \
 		const struct gpunvme_prefetch_##source src = { &from, &pages };                                                    \
                                                                                                                                    \
 		out[gpunvme_thread_id()] = gpunvme_prefetch_finish(&src);                                                               \
 	}                                                                                                                          \
                                                                                                                                    \
-	extern "C" __global__ void call_##source##_ahead_array(struct type from, struct gpunvme_dpages pages,                      \
+	extern "C" __global__ void call_##source##_prefetch_array(struct type from, struct gpunvme_dpages pages,                      \
 							       const uint64_t *index, uint64_t *out)                               \
 	{                                                                                                                          \
 		gpunvme::array<uint64_t, gpunvme_prefetch_##source> a({ &from, &pages });                                          \
@@ -31,7 +31,7 @@
 		out[lane] = a[index[lane]] + (uint64_t)a.error();                                                                  \
 	}                                                                                                                          \
                                                                                                                                    \
-	extern "C" __global__ void call_##source##_ahead_range(struct type from, struct gpunvme_dpages pages, uint64_t *to,        \
+	extern "C" __global__ void call_##source##_prefetch_range(struct type from, struct gpunvme_dpages pages, uint64_t *to,        \
 							       int *out)                                                           \
 	{                                                                                                                          \
 		const struct gpunvme_prefetch_##source src = { &from, &pages };                                                    \

@@ -45,7 +45,7 @@ int arrays_of_volume(const struct gpunvme_dvol *v, const struct gpunvme_dpages *
 	return take(array, index, n, value, to, size);
 }
 
-int arrays_ahead(const struct gpunvme_dq *dq, const struct gpunvme_dpages *pages, uint64_t index, uint64_t n, uint64_t *value,
+int arrays_prefetched(const struct gpunvme_dq *dq, const struct gpunvme_dpages *pages, uint64_t index, uint64_t n, uint64_t *value,
 		 uint64_t *to, uint64_t *size)
 {
 	gpunvme::array<uint64_t, gpunvme_prefetch_queue> array({ dq, pages });
@@ -53,7 +53,7 @@ int arrays_ahead(const struct gpunvme_dq *dq, const struct gpunvme_dpages *pages
 	return take(array, index, n, value, to, size);
 }
 
-int arrays_ahead_of_file(const struct gpunvme_dq *dq, const struct gpunvme_dpages *pages, uint64_t index, uint64_t n, uint64_t *value,
+int arrays_prefetched_of_file(const struct gpunvme_dq *dq, const struct gpunvme_dpages *pages, uint64_t index, uint64_t n, uint64_t *value,
 			 uint64_t *to, uint64_t *size)
 {
 	gpunvme::array<uint64_t, gpunvme_prefetch_file> array({ dq, pages });
@@ -61,7 +61,7 @@ int arrays_ahead_of_file(const struct gpunvme_dq *dq, const struct gpunvme_dpage
 	return take(array, index, n, value, to, size);
 }
 
-int arrays_ahead_of_volume(const struct gpunvme_dvol *v, const struct gpunvme_dpages *pages, uint64_t index, uint64_t n,
+int arrays_prefetched_of_volume(const struct gpunvme_dvol *v, const struct gpunvme_dpages *pages, uint64_t index, uint64_t n,
 			   uint64_t *value, uint64_t *to, uint64_t *size)
 {
 	gpunvme::array<uint64_t, gpunvme_prefetch_volume> array({ v, pages });

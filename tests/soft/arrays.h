@@ -16,11 +16,11 @@ int arrays_of_file(const struct gpunvme_dq *dq, const struct gpunvme_dpages *pag
 		   uint32_t *to, uint64_t *size);
 int arrays_of_volume(const struct gpunvme_dvol *v, const struct gpunvme_dpages *pages, uint64_t index, uint64_t n, uint64_t *value,
 		     uint64_t *to, uint64_t *size);
-int arrays_ahead(const struct gpunvme_dq *dq, const struct gpunvme_dpages *pages, uint64_t index, uint64_t n, uint64_t *value,
+int arrays_prefetched(const struct gpunvme_dq *dq, const struct gpunvme_dpages *pages, uint64_t index, uint64_t n, uint64_t *value,
 		 uint64_t *to, uint64_t *size);
-int arrays_ahead_of_file(const struct gpunvme_dq *dq, const struct gpunvme_dpages *pages, uint64_t index, uint64_t n, uint64_t *value,
+int arrays_prefetched_of_file(const struct gpunvme_dq *dq, const struct gpunvme_dpages *pages, uint64_t index, uint64_t n, uint64_t *value,
 			 uint64_t *to, uint64_t *size);
-int arrays_ahead_of_volume(const struct gpunvme_dvol *v, const struct gpunvme_dpages *pages, uint64_t index, uint64_t n,
+int arrays_prefetched_of_volume(const struct gpunvme_dvol *v, const struct gpunvme_dpages *pages, uint64_t index, uint64_t n,
 			   uint64_t *value, uint64_t *to, uint64_t *size);
 int arrays_change(const struct gpunvme_dq *dq, const struct gpunvme_dpages *pages, uint64_t index, uint64_t n, uint64_t value,
 		  const uint64_t *from);

@@ -222,15 +222,15 @@ static void they_work_side_by_side(void **state)
 }
 
 /* It must not open so, say why, and leave the others as they were. */
-static void refuses(const struct gnv_soft_config *c, int ret, const char *sentence)
+static void refuses(const struct gnv_soft_config *c, int ret, const char *message)
 {
 	struct gnv_space *space;
 	struct gnv_soft *soft;
 
 	assert_int_equal(gnv_soft_space_create(&space), 0);
 	assert_int_equal(gnv_soft_create(c, space, NULL, &soft), ret);
-	if (!strstr(gpunvme_errmsg(), sentence))
-		fail_msg("'%s' does not say '%s'", gpunvme_errmsg(), sentence);
+	if (!strstr(gpunvme_errmsg(), message))
+		fail_msg("'%s' does not say '%s'", gpunvme_errmsg(), message);
 	gnv_space_put(space);
 }
 

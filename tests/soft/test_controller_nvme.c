@@ -656,7 +656,7 @@ static void a_drive_that_is_protected_is_not_written(void **state)
 }
 
 /* It must not open so, and say why. */
-static void refuses(const struct gnv_soft_config *c, int ret, const char *sentence)
+static void refuses(const struct gnv_soft_config *c, int ret, const char *message)
 {
 	struct gnv_space *space;
 	struct gnv_soft *soft;
@@ -664,8 +664,8 @@ static void refuses(const struct gnv_soft_config *c, int ret, const char *senten
 	assert_int_equal(gnv_soft_space_create(&space), 0);
 	assert_int_equal(gnv_soft_create(c, space, NULL, &soft), ret);
 	gnv_space_put(space);
-	if (!strstr(gpunvme_errmsg(), sentence))
-		fail_msg("'%s' does not say '%s'", gpunvme_errmsg(), sentence);
+	if (!strstr(gpunvme_errmsg(), message))
+		fail_msg("'%s' does not say '%s'", gpunvme_errmsg(), message);
 	assert_int_equal(opened, 0);
 	assert_int_equal(rings, 0);
 	new_drive(NULL);

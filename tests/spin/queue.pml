@@ -150,7 +150,7 @@ inline deliver(at)
 	}
 }
 
-/* gnvd_settle() of a batch: what was detached when it was delivered is over. */
+/* gnvd_check_old() of a batch: what was detached when it was delivered is over. */
 inline finish_batch()
 {
 #if PLANT == 9

@@ -90,7 +90,7 @@ static void test_there_and_back(void **state)
 	for (i = 0; i < 15; i++) {
 		gnv_quirks_text(1u << i, text);
 		assert_int_equal(look(0, 0, text).quirks, 1u << i);
-		assert_true(strlen(gnv_quirk_sentence(1u << i)) > 10);
+		assert_true(strlen(gnv_quirk_message(1u << i)) > 10);
 	}
 	gnv_quirks_text(0x7fff, text);
 	assert_int_equal(look(0, 0, text).quirks, 0x7fff);

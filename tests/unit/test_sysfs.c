@@ -146,7 +146,7 @@ static void test_seat(void **state)
 		struct gnv_report report = { .count = 0 };
 
 		assert_int_equal(gnv_sysfs_pci(root, cases[i].bdf, &pci), 0);
-		gnv_doctor_seat(&report, root, &pci);
+		gnv_doctor_iommu_group(&report, root, &pci);
 		assert_int_equal(report.count, 1);
 		assert_int_equal(report.check[0].result, cases[i].result);
 		assert_non_null(strstr(report.check[0].reason, cases[i].reason));

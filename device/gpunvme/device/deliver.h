@@ -121,7 +121,7 @@ GNVD_FN void gnvd_deliver(const struct gpunvme_dq *dq, const struct gnvd_batch *
 }
 
 /* Check the old words. Return the bits of wrong entries: their command has ended, or is of another generation. */
-GNVD_FN uint32_t gnvd_settle(const struct gpunvme_dq *dq, const struct gnvd_batch *b, const uint64_t *old, uint32_t most)
+GNVD_FN uint32_t gnvd_check_old(const struct gpunvme_dq *dq, const struct gnvd_batch *b, const uint64_t *old, uint32_t most)
 {
 	uint32_t i, wrong = b->wrong;
 

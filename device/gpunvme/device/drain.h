@@ -131,7 +131,7 @@ GNVD_FN void gnvd_find_new(const struct gpunvme_dq *dq, const struct gnvd_wave *
 
 /*
  * Do not trust the device: a completion of another queue, of no command, or with an SQ head outside [fetched, pub] is wrong.
- * gnvd_settle() finds completions of commands that are not in flight.
+ * gnvd_check_old() finds completions of commands that are not in flight.
  */
 GNVD_FN void gnvd_check_cqes(const struct gpunvme_dq *dq, const struct gnvd_drain *d, struct gnvd_batch *b, uint32_t most)
 {
@@ -251,7 +251,7 @@ GNVD_FN uint64_t gnvd_drain_turn(const struct gpunvme_dq *dq, const struct gnvd_
 			gnvd_add64(GNVD_STATE(dq, completions), n);
 		gnvd_join();
 	}
-	wrong = gnvd_settle(dq, b, old, most);
+	wrong = gnvd_check_old(dq, b, old, most);
 	if (own)
 		gnvd_hand_over(w, b, owner != GNVD_NOBODY && !wrong, shift, own);
 	lanes = gnvd_ballot(w, wrong != 0);

@@ -271,9 +271,9 @@ int get_by_array(struct stage *s, uint64_t i, uint64_t n, uint64_t *value, uint6
 	if (!(s->mode & PREFETCH))
 		return arrays_of_namespace(&s->dq, &s->pages, i, n, value, to, size);
 	if (s->source == VOLUME)
-		return arrays_ahead_of_volume(&s->v, &s->pages, i, n, value, to, size);
-	return s->source == OF_FILE ? arrays_ahead_of_file(&s->dq, &s->pages, i, n, value, to, size) :
-				      arrays_ahead(&s->dq, &s->pages, i, n, value, to, size);
+		return arrays_prefetched_of_volume(&s->v, &s->pages, i, n, value, to, size);
+	return s->source == OF_FILE ? arrays_prefetched_of_file(&s->dq, &s->pages, i, n, value, to, size) :
+				      arrays_prefetched(&s->dq, &s->pages, i, n, value, to, size);
 }
 
 int put_by_array(struct stage *s, uint64_t i, uint64_t n, uint64_t value, const uint64_t *from)
