@@ -39,7 +39,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 # Vector registers of a kernel, at most, with any compiler: what they took when this was written and three more, because an allocation
 # changes by that much with any edit. A blocking read has to do with 32.
 MOST_REGISTERS = {"call_read": 32, "call_write_flush": 38, "call_forced": 51, "call_async": 47, "call_many_queues": 43, "call_wave": 42,
-                  "call_wave_one": 33, "call_wait_any": 35, "call_serve": 29, "call_volume": 64, "call_volume_async": 53,
+                  "call_wave_one": 33, "call_wait_any": 35, "call_poll_queue": 29, "call_volume": 64, "call_volume_async": 53,
                   "call_volume_wave": 53, "call_volume_wave_one": 51, "call_volume_deallocate": 67,
                   "call_block": 81, "call_file": 48, "call_file_write": 44, "call_array": 76, "call_range": 79,
                   "call_page": 67, "call_file_async": 49, "call_file_wave": 53, "call_file_wave_one": 48, "call_file_block": 57,

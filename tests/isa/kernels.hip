@@ -168,7 +168,7 @@ extern "C" __global__ void call_wait_any(struct gpunvme_dq dq, struct gpunvme_re
 	out[2 * lane + 1] = (int)index;
 }
 
-extern "C" __global__ void call_serve(const struct gpunvme_dq *dq, uint32_t count, uint64_t stop, int *out)
+extern "C" __global__ void call_poll_queue(const struct gpunvme_dq *dq, uint32_t count, uint64_t stop, int *out)
 {
 	out[gpunvme_thread_id()] = gpunvme_poll_queue(dq, count, stop);
 }

@@ -16,7 +16,7 @@ import tempfile
 sys.dont_write_bytecode = True
 from toolchain import ROOT, compilers, registers  # noqa: E402
 
-CALLS = ("read", "write_flush", "forced", "async", "many_queues", "wave", "wait_any", "serve", "volume", "volume_async",
+CALLS = ("read", "write_flush", "forced", "async", "many_queues", "wave", "wait_any", "poll_queue", "volume", "volume_async",
          "volume_wave", "volume_wave_one", "volume_deallocate", "block")
 DOCUMENT = ROOT / "docs/results/gfx-calls.csv"
 COUNTED = {"waits": r"s_wait(cnt|_)", "loads": r"(global|flat|s|ds)_(load|read)", "stores and atomics": r"(global|flat|ds)_(store|write|atomic)"}
