@@ -21,6 +21,8 @@
  * --turns N    of reads (9)
  * --ms N       of a turn (300)
  * --alone      one thread of each wave has commands; with latencies of the first of all
+ * --rest US    that a thread waits before each command but its first (0). Its latency begins after that
+ * --sequential consecutive threads take consecutive places, not random ones. With --alone every 32nd place
  * --writes N   per cent that a wave writes, and not reads (0)
  * --check S    seconds
  * --commands N ends the check sooner
@@ -48,8 +50,8 @@ const char *const program = "drive_memory";
 
 struct options {
 	const char *uri = nullptr;
-	int vram = 0, data = 0, plant = 0, alone = 0;
-	unsigned gpu = 0, queues = 4, threads = 12800, block = 256, bytes = 512, turns = 9, ms = 300, timeout = 30000, writes = 0;
+	int vram = 0, data = 0, plant = 0, alone = 0, sequential = 0;
+	unsigned gpu = 0, queues = 4, threads = 12800, block = 256, bytes = 512, turns = 9, ms = 300, timeout = 30000, writes = 0, rest = 0;
 	double check = 0;
 	uint64_t commands = UINT64_MAX;
 };
@@ -67,7 +69,8 @@ struct job {
 	const gpunvme_dq *dq;
 	uint32_t queues, bytes;
 	uint64_t places;
-	uint32_t ms, round, writes;
+	uint32_t ms, round, writes, rest;
+	int sequential;
 	gpunvme_dbuf buf;
 	struct lane *lane;
 	uint32_t *sample; /* latencies of the first thread, ns; null: all threads of a wave have commands */
@@ -177,6 +180,16 @@ __global__ static void check_blocks(const struct job j)
 	*out = l;
 }
 
+/* Return: when the next command begins. */
+__device__ static uint64_t rest(uint64_t now, uint64_t ticks)
+{
+	const uint64_t end = now + ticks;
+
+	while (now < end)
+		now = gnvd_clock();
+	return now;
+}
+
 __global__ static void move_blocks(const struct job j)
 {
 	const uint32_t me = gpunvme_thread_id();
@@ -188,7 +201,8 @@ __global__ static void move_blocks(const struct job j)
 	int ret = 0;
 
 	while (!ret && since < end && !(j.sample && me % 32)) {
-		const uint64_t place = ((uint64_t)draw(&seed) << 16 | draw(&seed) >> 16) % j.places;
+		const uint64_t next = (uint64_t)j.round * j.places / 16 + done * gpunvme_thread_count() + me;
+		const uint64_t place = (j.sequential ? next : (uint64_t)draw(&seed) << 16 | draw(&seed) >> 16) % j.places;
 		const bool writes = j.writes && (++turn * 0x9e3779b97f4a7c15ull >> 40) % 100 < j.writes;
 
 		ret = writes ? gpunvme_write(&dq, &j.buf, offset, place * j.bytes, j.bytes, 0) :
@@ -196,7 +210,7 @@ __global__ static void move_blocks(const struct job j)
 		const uint64_t now = gnvd_clock();
 		if (j.sample && !me && done < SAMPLES)
 			j.sample[done] = (uint32_t)((now - since) * 1000000 / dq.ticks_per_ms);
-		since = now;
+		since = rest(now, (uint64_t)j.rest * dq.ticks_per_ms / 1000);
 		done += !ret;
 	}
 	l->seed = seed;
@@ -301,6 +315,8 @@ static void open_rig(struct rig &r, const options &o)
 	r.job.ms = o.ms;
 	r.job.plant = o.plant;
 	r.job.writes = o.writes;
+	r.job.rest = o.rest;
+	r.job.sequential = o.sequential;
 }
 
 static void close_rig(struct rig &r)
@@ -316,9 +332,9 @@ static void print_common(const struct rig &r, const options &o)
 {
 	printf("{\"uri\": \"%s\", \"threads_on\": %u, \"placement\": \"%s\", \"data\": \"%s\", \"queues\": %u, \"threads\": %u, "
 	       "\"bytes\": %u, "
-	       "\"link\": %" PRIu64 ", \"no_link\": %s, \"writes_percent\": %u, ",
+	       "\"link\": %" PRIu64 ", \"no_link\": %s, \"writes_percent\": %u, \"sequential\": %s, \"rest_us\": %u, ",
 	       o.uri, o.gpu, r.rings.placement, o.vram || o.data ? "gpu" : "host", o.queues, o.threads, o.bytes, r.info.link,
-	       r.info.no_link ? "true" : "false", o.check > 0 ? 25 : o.writes);
+	       r.info.no_link ? "true" : "false", o.check > 0 ? 25 : o.writes, o.sequential ? "true" : "false", o.rest);
 }
 
 /* Queues that have ended, and views of all. */
@@ -393,6 +409,7 @@ static int measure(struct rig &r, const options &o)
 	struct lane sum = {};
 
 	for (unsigned i = 0; i <= o.turns && !sum.status; i++) { /* the first one does not count */
+		r.job.round = i;
 		sum = run(r, move_blocks);
 		if (i)
 			rate.push_back((double)sum.reads * r.dq[0].ticks_per_ms * 1e3 / (double)(sum.end - sum.begin));
@@ -418,7 +435,8 @@ static options parse(int argc, char **argv)
 		{ "block", required_argument, nullptr, 'l' },	     { "bytes", required_argument, nullptr, 'b' }, { "turns", required_argument, nullptr, 'n' },
 		{ "ms", required_argument, nullptr, 'm' },   { "check", required_argument, nullptr, 'c' },
 		{ "commands", required_argument, nullptr, 'k' }, { "timeout", required_argument, nullptr, 'o' },
-		{ "writes", required_argument, nullptr, 'w' },
+		{ "writes", required_argument, nullptr, 'w' }, { "rest", required_argument, nullptr, 'r' },
+		{ "sequential", no_argument, &o.sequential, 1 },
 		{ nullptr, 0, nullptr, 0 },
 	};
 	int key;
@@ -427,7 +445,7 @@ static options parse(int argc, char **argv)
 		const unsigned long long value = optarg ? strtoull(optarg, nullptr, 10) : 0;
 		unsigned *const to = key == 'g' ? &o.gpu : key == 'q' ? &o.queues : key == 't' ? &o.threads : key == 'b' ? &o.bytes :
 				     key == 'n' ? &o.turns : key == 'm' ? &o.ms : key == 'o' ? &o.timeout : key == 'l' ? &o.block :
-				     key == 'w' ? &o.writes : nullptr;
+				     key == 'w' ? &o.writes : key == 'r' ? &o.rest : nullptr;
 
 		if (key == '?')
 			exit(2);
@@ -442,7 +460,7 @@ static options parse(int argc, char **argv)
 	if (!o.uri || !o.queues || !o.turns || !o.ms || !o.block || o.block % 32 || !o.threads || o.threads % o.block || !o.bytes || o.bytes % 512 ||
 	    o.writes > 100)
 		die("usage: drive_memory URI [--vram | --data] [--gpu N] [--queues N] [--threads N] [--block N] [--bytes N] [--turns N] [--ms N] "
-		    "[--writes PERCENT] [--alone] [--check SECONDS] [--commands N] [--timeout MS] [--plant]");
+		    "[--writes PERCENT] [--sequential] [--rest US] [--alone] [--check SECONDS] [--commands N] [--timeout MS] [--plant]");
 	return o;
 }
 
