@@ -48,7 +48,7 @@ static int time_parts(struct point p, const struct options *o)
 
 int main(int argc, char **argv)
 {
-	struct options o = { 1, 0, false, true, false, false, "", "parts", 0, NULL };
+	struct options o = { 1, 0, 0, false, true, false, false, false, "", "parts", 0, NULL };
 
 	(void)argv;
 	if (argc > 1) {

@@ -18,6 +18,9 @@
  * --check (rates, peers) gives every command a unique stamp as its LBA. The controller completes commands out of order, with a status
  * that depends on the stamp. Each lane must get its own status, and each stamp must be fetched exactly once.
  *
+ * --controller gpu --apart: no other block runs on a multiprocessor of the controller. --blocks N: at most so many of the threads.
+ * --only TEXT: points whose name has the text. --only =TEXT: the point with this name.
+ *
  * --stats: the queue keeps its counters, so that commands a doorbell and a drain are known.
  *
  * Built as CUDA: nvcc -arch=sm_90 -O3 -std=c++17 -Iinclude -Idevice -Ilib bench/queue_rate.cu, for single_sm with
@@ -30,7 +33,7 @@ static int run_point(struct point p, const struct options *o)
 {
 	struct outcome out;
 
-	if (!strstr(p.name, o->only))
+	if (o->only[0] == '=' ? strcmp(p.name, o->only + 1) : !strstr(p.name, o->only))
 		return 0;
 	if (o->check && p.mode == SERVE_COUNT)
 		p.mode = SERVE_CHECK;
@@ -254,7 +257,7 @@ static const struct {
 
 static int usage(void)
 {
-	fputs("usage: queue_rate [rates|lane_scaling|single_sm|latency|ends|hostile|head_of_line|peers] [--controller cpu|gpu] [--threads N] "
+	fputs("usage: queue_rate [rates|lane_scaling|single_sm|latency|ends|hostile|head_of_line|peers] [--controller cpu|gpu] [--apart] [--blocks N] [--threads N] "
 	      "[--seconds S] [--only TEXT] [--check] [--stats] [--json]\n", stderr);
 	return 2;
 }
@@ -270,6 +273,8 @@ static int parse(int argc, char **argv, struct options *o)
 			o->check = true;
 		else if (!strcmp(a, "--json"))
 			o->json = true;
+		else if (!strcmp(a, "--apart"))
+			o->apart = true;
 		else if (!strcmp(a, "--stats"))
 			o->stats = true;
 		else if (a[0] != '-')
@@ -278,6 +283,8 @@ static int parse(int argc, char **argv, struct options *o)
 			return usage();
 		else if (!strcmp(a, "--threads"))
 			o->threads = (uint32_t)atoi(argv[++i]);
+		else if (!strcmp(a, "--blocks"))
+			o->blocks = (uint32_t)atoi(argv[++i]);
 		else if (!strcmp(a, "--seconds"))
 			o->seconds = atof(argv[++i]);
 		else if (!strcmp(a, "--only"))
@@ -292,7 +299,7 @@ static int parse(int argc, char **argv, struct options *o)
 
 int main(int argc, char **argv)
 {
-	struct options o = { ON_GPU ? 8u : 1u, ON_GPU ? 0.5 : 0.02, false, false, false, false, "", "rates", 0, NULL };
+	struct options o = { ON_GPU ? 8u : 1u, 0, ON_GPU ? 0.5 : 0.02, false, false, false, false, false, "", "rates", 0, NULL };
 	int ret = parse(argc, argv, &o);
 	size_t i;
 

@@ -339,9 +339,11 @@ struct gpu_side {
 	unsigned long long *strange;
 };
 
-static struct gpu_side gpu_controller_start(struct controller *c)
+/* @apart: each block takes all shared memory of a multiprocessor, so no other block runs there. */
+static struct gpu_side gpu_controller_start(struct controller *c, bool apart)
 {
 	struct gpu_side g = {};
+	int room = 0;
 
 	CUDA(cudaStreamCreateWithFlags(&g.stream, cudaStreamNonBlocking));
 	g.stop = (uint32_t *)shared_alloc(4);
@@ -349,8 +351,12 @@ static struct gpu_side gpu_controller_start(struct controller *c)
 	g.strange = (unsigned long long *)local_alloc(8, NULL);
 	if (c->mode != SERVE_COUNT)
 		g.seen = (uint32_t *)local_alloc(c->stamps.count + 4, NULL);
+	if (apart) {
+		CUDA(cudaDeviceGetAttribute(&room, cudaDevAttrMaxSharedMemoryPerBlockOptin, 0));
+		CUDA(cudaFuncSetAttribute(gpu_controller, cudaFuncAttributeMaxDynamicSharedMemorySize, room));
+	}
 	CUDA(cudaDeviceSynchronize());
-	gpu_controller<<<controller_blocks(c->queues), CONTROLLER_LANES, 0, g.stream>>>(g.rings, c->queues, g.stop, c->mode, g.seen,
+	gpu_controller<<<controller_blocks(c->queues), CONTROLLER_LANES, (size_t)room, g.stream>>>(g.rings, c->queues, g.stop, c->mode, g.seen,
 											c->stamps.count, g.strange);
 	CUDA(cudaGetLastError());
 	return g;

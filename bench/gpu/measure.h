@@ -9,9 +9,10 @@
 
 struct options {
 	uint32_t threads; /* of the controller */
+	uint32_t blocks; /* most of the threads, or 0: as many as fit */
 	double seconds; /* for each point */
-	bool check, json, on_gpu, stats;
-	const char *only; /* points whose name contains this */
+	bool check, json, on_gpu, apart, stats;
+	const char *only; /* points whose name contains this, or is this after '=' */
 	const char *figure;
 	int groups; /* multiprocessors */
 	const char *machine;
@@ -58,12 +59,14 @@ static inline struct point fit(struct point p)
 /* Those that play the controller have multiprocessors of their own. */
 static inline uint32_t most_blocks(const struct options *o, uint32_t queues)
 {
+	uint32_t most = o->groups > 128 || !ON_GPU ? (uint32_t)o->groups : 128;
+
 #if ON_GPU
 	if (o->on_gpu)
-		return o->groups - controller_blocks(queues);
+		most = o->groups - controller_blocks(queues);
 #endif
 	(void)queues;
-	return o->groups > 128 || !ON_GPU ? (uint32_t)o->groups : 128;
+	return o->blocks && o->blocks < most ? o->blocks : most;
 }
 
 static inline uint64_t commands_per_round(const struct point *p)
@@ -83,7 +86,7 @@ static inline void run_lanes(const struct point *p, const struct options *o, str
 #if ON_GPU
 	struct gpu_side side = {};
 	if (o->on_gpu)
-		side = gpu_controller_start(c);
+		side = gpu_controller_start(c, o->apart);
 #endif
 	c->threads = o->threads < c->queues ? o->threads : c->queues;
 	if (!o->on_gpu)
