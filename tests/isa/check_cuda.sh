@@ -26,7 +26,7 @@ if command -v nvcc >/dev/null 2>&1; then
   nvcc -arch=sm_90 "${front[@]}" -std=c++17 -Werror all-warnings -I"$root/include" -I"$root/device" -I"$root/lib" -ptx \
     "$root/bench/queue_rate.cu" -o "$out/queue_rate.ptx"
   nvcc -arch=sm_90 "${front[@]}" -std=c++17 -Werror all-warnings -x cu -I"$root/include" -I"$root/device" -ptx "$here/kernels.hip" -o "$out/all.ptx"
-  for name in chains drive_memory gather_drive pages pages_check pages_kinds search_drive streams; do
+  for name in chains drive_cost drive_memory gather_drive pages pages_check pages_kinds search_drive streams; do
     nvcc -arch=sm_90 "${front[@]}" -std=c++17 -Werror all-warnings -I"$root/include" -I"$root/device" -I"$root/lib" \
       -I"$root/examples/cuda" -ptx "$root/bench/$name.cu" -o "$out/$name.ptx"
   done
