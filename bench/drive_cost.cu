@@ -100,10 +100,31 @@ static void finish(const struct work &w)
 	check(cudaStreamSynchronize(w.stream), "a kernel");
 }
 
+/* How long cudaMalloc() and cudaFree() take, in order. */
+static void time_memory(std::vector<double> &taken, std::vector<double> &freed)
+{
+	for (uint32_t i = 0; i <= TURNS; i++) { /* the first one does not count */
+		const double begin = now_us();
+		double middle;
+		void *p;
+
+		check(cudaMalloc(&p, TAKEN), "cudaMalloc");
+		middle = now_us();
+		check(cudaFree(p), "cudaFree");
+		if (i) {
+			taken.push_back(middle - begin);
+			freed.push_back(now_us() - middle);
+		}
+	}
+	std::sort(taken.begin(), taken.end());
+	std::sort(freed.begin(), freed.end());
+}
+
 static void measure(const struct work &w, const char *drive)
 {
 	std::vector<double> taken, freed;
 
+	time_memory(taken, freed);
 	printf("{\"figure\": \"drive_cost\", \"drive\": \"%s\", \"gpu\": %u", drive, w.gpu);
 	print("multiply", times([&w] {
 		multiply<<<w.blocks * 8, BLOCK, 0, w.stream>>>(w.sink, 0.5f);
@@ -113,17 +134,6 @@ static void measure(const struct work &w, const char *drive)
 		copy<<<w.blocks * 8, BLOCK, 0, w.stream>>>(w.to, w.from);
 		finish(w);
 	}));
-	for (uint32_t i = 0; i < TURNS; i++) {
-		const double begin = now_us();
-		void *p;
-
-		check(cudaMalloc(&p, TAKEN), "cudaMalloc");
-		taken.push_back(now_us() - begin);
-		check(cudaFree(p), "cudaFree");
-		freed.push_back(now_us() - begin - taken.back());
-	}
-	std::sort(taken.begin(), taken.end());
-	std::sort(freed.begin(), freed.end());
 	print("malloc", taken);
 	print("free", freed);
 	if (w.seconds)

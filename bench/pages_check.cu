@@ -595,7 +595,7 @@ static void check_source(struct source *s, uint64_t share)
 	cache = open_cache(s, GPUNVME_CACHE_PREFETCH);
 	run_storm(s, KIND_PREFETCH, share, limit);
 	launch(s, s->kernels.finish);
-	close_cache(s, "ahead", cache, start);
+	close_cache(s, "prefetch", cache, start);
 }
 
 static void open_queues(struct source *s)

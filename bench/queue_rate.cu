@@ -18,7 +18,8 @@
  * --check (rates, peers) gives every command a unique stamp as its LBA. The controller completes commands out of order, with a status
  * that depends on the stamp. Each lane must get its own status, and each stamp must be fetched exactly once.
  *
- * --controller gpu --apart: no other block runs on a multiprocessor of the controller. --blocks N: at most so many of the threads.
+ * --controller gpu --apart: no other block runs on a multiprocessor of the controller. --blocks N: at most so many of the
+ * threads (rates, ends, peers).
  * --only TEXT: points whose name has the text. --only =TEXT: the point with this name.
  *
  * --stats: the queue keeps its counters, so that commands a doorbell and a drain are known.
@@ -257,8 +258,8 @@ static const struct {
 
 static int usage(void)
 {
-	fputs("usage: queue_rate [rates|lane_scaling|single_sm|latency|ends|hostile|head_of_line|peers] [--controller cpu|gpu] [--apart] [--blocks N] [--threads N] "
-	      "[--seconds S] [--only TEXT] [--check] [--stats] [--json]\n", stderr);
+	fputs("usage: queue_rate [rates|lane_scaling|single_sm|latency|ends|hostile|head_of_line|peers] [--controller cpu|gpu] "
+	      "[--apart] [--blocks N] [--threads N] [--seconds S] [--only TEXT] [--check] [--stats] [--json]\n", stderr);
 	return 2;
 }
 
@@ -294,7 +295,7 @@ static int parse(int argc, char **argv, struct options *o)
 		else
 			return usage();
 	}
-	return o->threads ? 0 : usage();
+	return o->threads && (!o->apart || o->on_gpu) ? 0 : usage();
 }
 
 int main(int argc, char **argv)

@@ -17,16 +17,16 @@
 
 /* ---- Queues ---- */
 
-static void close_lane(struct gnv_ublk_lane *l, uint32_t depth)
+static void close_worker(struct gnv_ublk_worker *w, uint32_t depth)
 {
 	uint32_t i;
 
-	for (i = 0; l->tag && i < depth; i++)
-		gpunvme_mem_free(l->tag[i].mem);
-	free(l->own);
-	free(l->tag);
-	l->own = NULL;
-	l->tag = NULL;
+	for (i = 0; w->tag && i < depth; i++)
+		gpunvme_mem_free(w->tag[i].mem);
+	free(w->own);
+	free(w->tag);
+	w->own = NULL;
+	w->tag = NULL;
 }
 
 static int open_tag(struct gpunvme_ublk *u, struct gpunvme_queue *qp, struct gnv_ublk_tag *t)
@@ -42,22 +42,22 @@ static int open_tag(struct gpunvme_ublk *u, struct gpunvme_queue *qp, struct gnv
 	return gpunvme_mem_dbuf(t->mem, u->dev, &t->dbuf);
 }
 
-int gnv_ublk_open_lane(struct gpunvme_ublk *u, struct gnv_ublk_lane *l)
+int gnv_ublk_open_worker(struct gpunvme_ublk *u, struct gnv_ublk_worker *w)
 {
 	uint32_t i;
 	int ret;
 
-	l->tag = calloc(u->info.depth, sizeof(*l->tag));
-	l->own = calloc(u->info.depth, sizeof(struct gnv_ublk_tag *));
-	if (!l->tag || !l->own)
+	w->tag = calloc(u->info.depth, sizeof(*w->tag));
+	w->own = calloc(u->info.depth, sizeof(struct gnv_ublk_tag *));
+	if (!w->tag || !w->own)
 		return gnv_fail(-ENOMEM, "out of memory");
 	for (i = 0; i < u->info.depth; i++) {
-		ret = open_tag(u, l->qp, &l->tag[i]);
+		ret = open_tag(u, w->qp, &w->tag[i]);
 		if (ret)
 			return ret;
 	}
-	ret = gnv_ublk_map(u->fd, l->number, u->info.depth, &l->desc);
-	return ret ? gnv_fail(ret, "the requests of queue %u cannot be mapped: %s", l->number, strerror(-ret)) : 0;
+	ret = gnv_ublk_map(u->fd, w->number, u->info.depth, &w->desc);
+	return ret ? gnv_fail(ret, "the requests of queue %u cannot be mapped: %s", w->number, strerror(-ret)) : 0;
 }
 
 /* Of an SQ with room for them all: a ring of n holds n - 1. */
@@ -75,79 +75,79 @@ int gnv_ublk_make_queues(struct gpunvme_ublk *u, uint32_t wanted, uint32_t timeo
 	const struct gpunvme_queue_opts opts = { sizeof(opts), 0, sq_depth(u->info.depth), timeout_ms, 0, 0, 0 };
 	const struct gpunvme_view view = { sizeof(view), u->read_only ? 0 : GPUNVME_VIEW_WRITE, u->ns.nsid, 0, 0 };
 	uint32_t count = wanted ? wanted : QUEUES;
-	struct gnv_ublk_lane *l;
+	struct gnv_ublk_worker *w;
 	int ret = 0;
 
-	u->lane = calloc(count, sizeof(*u->lane));
-	if (!u->lane)
+	u->worker = calloc(count, sizeof(*u->worker));
+	if (!u->worker)
 		return gnv_fail(-ENOMEM, "out of memory");
-	for (u->lanes = 0; u->lanes < count && !ret; u->lanes += !ret) {
-		l = &u->lane[u->lanes];
-		l->ublk = u;
-		l->number = u->lanes;
-		l->state = GNV_UBLK_STARTING;
-		ret = gpunvme_queue_create(u->dev, u->gpu, &opts, &l->qp);
+	for (u->workers = 0; u->workers < count && !ret; u->workers += !ret) {
+		w = &u->worker[u->workers];
+		w->ublk = u;
+		w->number = u->workers;
+		w->state = GNV_UBLK_STARTING;
+		ret = gpunvme_queue_create(u->dev, u->gpu, &opts, &w->qp);
 		if (!ret)
-			ret = gpunvme_queue_view(l->qp, &view, &l->dq);
+			ret = gpunvme_queue_view(w->qp, &view, &w->dq);
 		if (ret)
-			gpunvme_queue_destroy(l->qp);
+			gpunvme_queue_destroy(w->qp);
 	}
-	return ret == -ENOSPC && !wanted && u->lanes ? 0 : ret;
+	return ret == -ENOSPC && !wanted && u->workers ? 0 : ret;
 }
 
 int gnv_ublk_end_queues(struct gpunvme_ublk *u)
 {
-	struct gnv_ublk_lane *l;
+	struct gnv_ublk_worker *w;
 	int ret = 0, kept;
 
-	for (l = u->lane; l < u->lane + u->lanes; l++) {
-		kept = gpunvme_queue_destroy(l->qp);
+	for (w = u->worker; w < u->worker + u->workers; w++) {
+		kept = gpunvme_queue_destroy(w->qp);
 		if (!kept)
-			l->qp = NULL;
+			w->qp = NULL;
 		ret = ret ? ret : kept;
 	}
-	for (l = u->lane; l < u->lane + u->lanes; l++)
-		close_lane(l, u->info.depth); /* of a controller that may still write there they go with the device */
+	for (w = u->worker; w < u->worker + u->workers; w++)
+		close_worker(w, u->info.depth); /* of a controller that may still write there they go with the device */
 	return ret;
 }
 
 /* ---- Threads ---- */
 
-int gnv_ublk_start_lanes(struct gpunvme_ublk *u)
+int gnv_ublk_start_workers(struct gpunvme_ublk *u)
 {
 	struct gnv_deadline deadline = gnv_deadline_in(BEGIN_MS);
-	struct gnv_ublk_lane *l;
+	struct gnv_ublk_worker *w;
 	int ret = 0, state;
 
-	for (l = u->lane; l < u->lane + u->lanes && !ret; l++) {
-		ret = gnv_thread_start(&l->thread, gnv_ublk_lane_run, l);
-		l->started = !ret;
+	for (w = u->worker; w < u->worker + u->workers && !ret; w++) {
+		ret = gnv_thread_start(&w->thread, gnv_ublk_worker_run, w);
+		w->started = !ret;
 	}
 	if (ret)
 		return gnv_fail(ret, "no thread for a queue of the block device. Raise the limit of threads (ulimit -u)");
-	for (l = u->lane; l < u->lane + u->lanes; l++) {
+	for (w = u->worker; w < u->worker + u->workers; w++) {
 		do
-			state = __atomic_load_n(&l->state, __ATOMIC_ACQUIRE);
+			state = __atomic_load_n(&w->state, __ATOMIC_ACQUIRE);
 		while (state == GNV_UBLK_STARTING && gnv_deadline_poll_again(&deadline));
 		if (state)
-			return gnv_fail(state < 0 ? state : -ETIMEDOUT, "queue %u of the block device did not start: %s", l->number,
+			return gnv_fail(state < 0 ? state : -ETIMEDOUT, "queue %u of the block device did not start: %s", w->number,
 					state < 0 ? strerror(-state) : "its thread did not start");
 	}
 	return 0;
 }
 
-void gnv_ublk_join_lanes(struct gpunvme_ublk *u)
+void gnv_ublk_join_workers(struct gpunvme_ublk *u)
 {
-	struct gnv_ublk_lane *l;
+	struct gnv_ublk_worker *w;
 
 	__atomic_store_n(&u->leave, 1, __ATOMIC_RELEASE);
-	for (l = u->lane; l < u->lane + u->lanes; l++) {
-		if (l->started)
-			pthread_join(l->thread, NULL);
-		l->started = false;
-		if (l->desc)
-			gnv_ublk_unmap(l->desc, u->info.depth);
-		l->desc = NULL;
+	for (w = u->worker; w < u->worker + u->workers; w++) {
+		if (w->started)
+			pthread_join(w->thread, NULL);
+		w->started = false;
+		if (w->desc)
+			gnv_ublk_unmap(w->desc, u->info.depth);
+		w->desc = NULL;
 	}
 	if (u->fd >= 0)
 		gnv_ublk_close(u->fd);

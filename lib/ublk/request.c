@@ -10,18 +10,18 @@
 
 #define SECTOR_SHIFT 9u
 
-static int move(struct gnv_ublk_lane *lane, struct gnv_ublk_tag *tag, uint64_t pos, uint64_t len)
+static int move(struct gnv_ublk_worker *worker, struct gnv_ublk_tag *tag, uint64_t pos, uint64_t len)
 {
 	const uint32_t flags = tag->desc.op_flags & GNV_UBLK_FUA ? GPUNVME_FUA : 0;
 
 	if (len > tag->dbuf.len)
 		return -EINVAL;
 	if ((tag->desc.op_flags & GNV_UBLK_OP) == GNV_UBLK_READ)
-		return gpunvme_submit_read(&lane->dq, &tag->dbuf, 0, pos, len, &tag->req);
-	return gpunvme_submit_write(&lane->dq, &tag->dbuf, 0, pos, len, flags, &tag->req);
+		return gpunvme_submit_read(&worker->dq, &tag->dbuf, 0, pos, len, &tag->req);
+	return gpunvme_submit_write(&worker->dq, &tag->dbuf, 0, pos, len, flags, &tag->req);
 }
 
-int gnv_ublk_send(struct gnv_ublk_lane *lane, struct gnv_ublk_tag *tag)
+int gnv_ublk_send(struct gnv_ublk_worker *worker, struct gnv_ublk_tag *tag)
 {
 	const uint32_t op = tag->desc.op_flags & GNV_UBLK_OP;
 	const uint64_t pos = tag->desc.sector << SECTOR_SHIFT, len = (uint64_t)tag->desc.sectors << SECTOR_SHIFT;
@@ -31,13 +31,13 @@ int gnv_ublk_send(struct gnv_ublk_lane *lane, struct gnv_ublk_tag *tag)
 	switch (op) {
 	case GNV_UBLK_READ:
 	case GNV_UBLK_WRITE:
-		return move(lane, tag, pos, len);
+		return move(worker, tag, pos, len);
 	case GNV_UBLK_FLUSH:
-		return gpunvme_submit_flush(&lane->dq, &tag->req);
+		return gpunvme_submit_flush(&worker->dq, &tag->req);
 	case GNV_UBLK_DISCARD: /* no data, so the buffer has room for the range */
-		return gpunvme_submit_discard(&lane->dq, &tag->dbuf, 0, pos, len, &tag->req);
+		return gpunvme_submit_discard(&worker->dq, &tag->dbuf, 0, pos, len, &tag->req);
 	case GNV_UBLK_WRITE_ZEROES:
-		return gpunvme_submit_zero(&lane->dq, pos, len, &tag->req);
+		return gpunvme_submit_zero(&worker->dq, pos, len, &tag->req);
 	default:
 		return -EOPNOTSUPP;
 	}

@@ -17,51 +17,51 @@
 #define IDLE_US 250000 /* a thread that has to end may be asleep for so long */
 
 /* The work that it waits for may need this core. */
-static bool stays_awake(struct gnv_ublk_lane *l)
+static bool stays_awake(struct gnv_ublk_worker *w)
 {
-	if (!l->awake_ns)
+	if (!w->awake_ns)
 		return false;
-	if (++l->looks % LOOKS) {
+	if (++w->looks % LOOKS) {
 		gnv_cpu_pause();
 		return true;
 	}
 	sched_yield();
-	if (gnv_clock_ns() - l->moved >= l->awake_ns)
-		l->awake_ns = 0;
-	return l->awake_ns;
+	if (gnv_clock_ns() - w->moved >= w->awake_ns)
+		w->awake_ns = 0;
+	return w->awake_ns;
 }
 
 /* A request ends a sleep. If staying awake would have been better, wait twice as long for the next. */
-static void note_time(struct gnv_ublk_lane *l, bool came, bool ended)
+static void note_time(struct gnv_ublk_worker *w, bool came, bool ended)
 {
 	uint64_t now;
 
-	if (!ended && !(came && l->slept))
+	if (!ended && !(came && w->slept))
 		return;
 	now = gnv_clock_ns();
-	if (came && l->slept)
-		l->awake_ns = now - l->moved < SOON_NS ? 2 * (now - l->moved) : 0;
-	l->slept = false;
-	l->moved = now;
+	if (came && w->slept)
+		w->awake_ns = now - w->moved < SOON_NS ? 2 * (now - w->moved) : 0;
+	w->slept = false;
+	w->moved = now;
 }
 
 /* A command that was just sent may be over soon, however long others take. */
-static unsigned watch(struct gnv_ublk_lane *l, bool came)
+static unsigned watch(struct gnv_ublk_worker *w, bool came)
 {
 	const uint64_t now = gnv_clock_ns();
 
 	if (came)
-		l->moved = now;
-	return now - l->moved > SPIN_NS ? NAP_US : 0;
+		w->moved = now;
+	return now - w->moved > SPIN_NS ? NAP_US : 0;
 }
 
-unsigned gnv_ublk_rest(struct gnv_ublk_lane *l, bool came, bool ended)
+unsigned gnv_ublk_rest(struct gnv_ublk_worker *w, bool came, bool ended)
 {
-	note_time(l, came, ended);
-	if (l->sent || l->ready)
-		return watch(l, came);
-	if (stays_awake(l))
+	note_time(w, came, ended);
+	if (w->sent || w->ready)
+		return watch(w, came);
+	if (stays_awake(w))
 		return 0;
-	l->slept = true;
+	w->slept = true;
 	return IDLE_US;
 }

@@ -48,7 +48,7 @@ static int add(struct gpunvme_ublk *u, const struct gpunvme_ublk_opts *o, uint64
 	struct gnv_ublk_info *info = &u->info;
 	int ret;
 
-	info->queues = (uint16_t)u->lanes;
+	info->queues = (uint16_t)u->workers;
 	info->id = o->flags & GPUNVME_UBLK_ID ? o->id : GNV_UBLK_ANY_ID;
 	info->pid = -1;
 	info->flags = GNV_UBLK_F_USER_RECOVERY | GNV_UBLK_F_USER_RECOVERY_REISSUE;
@@ -59,8 +59,8 @@ static int add(struct gpunvme_ublk *u, const struct gpunvme_ublk_opts *o, uint64
 	if (ret < 0)
 		return is_said(ret) ? ret : gnv_fail(ret, "the ublk driver makes no device: %s", strerror(-ret));
 	u->added = true;
-	while (u->lanes > info->queues) /* it makes no more than there are CPUs */
-		gpunvme_queue_destroy(u->lane[--u->lanes].qp);
+	while (u->workers > info->queues) /* it makes no more than there are CPUs */
+		gpunvme_queue_destroy(u->worker[--u->workers].qp);
 	return 0;
 }
 
@@ -69,14 +69,14 @@ static int set_params(struct gpunvme_ublk *u, bool cache)
 	struct gnv_ublk_params params;
 	int ret;
 
-	gnv_ublk_describe(u, &u->lane->dq, cache, &params);
+	gnv_ublk_describe(u, &u->worker->dq, cache, &params);
 	ret = gnv_ublk_control(GNV_UBLK_SET_PARAMS, u->info.id, &params, sizeof(params));
 	if (ret >= 0 || is_said(ret))
 		return ret < 0 ? ret : 0;
 	return gnv_fail(ret, "the ublk driver refuses the disk's size or limits: %s", strerror(-ret));
 }
 
-/* Both wait in the driver for steps that gnv_ublk_lane_run() has done already. */
+/* Both wait in the driver for steps that gnv_ublk_worker_run() has done already. */
 static int go(struct gpunvme_ublk *u, uint32_t op)
 {
 	int ret = gnv_ublk_control(op, u->info.id, NULL, 0);
@@ -167,7 +167,7 @@ static int check_namespace(struct gpunvme_ublk *u, const struct gpunvme_dev_info
 /* One request is one command. */
 static int choose_bytes(struct gpunvme_ublk *u, uint32_t wanted)
 {
-	uint64_t most = (uint64_t)u->lane->dq.max_blocks << u->lane->dq.lba_shift;
+	uint64_t most = (uint64_t)u->worker->dq.max_blocks << u->worker->dq.lba_shift;
 
 	if (u->info.max_bytes) /* a block device that is recovered */
 		return u->info.max_bytes <= most ? 0 : gnv_fail(-EINVAL, "its requests are longer than one command of this controller");
@@ -186,12 +186,12 @@ static void undo(struct gpunvme_ublk *u, int why)
 {
 	const struct gnv_message cause = gnv_message();
 
-	gnv_ublk_join_lanes(u);
+	gnv_ublk_join_workers(u);
 	gnv_ublk_end_queues(u);
 	if (u->added)
 		gnv_ublk_control(GNV_UBLK_DEL_DEV, u->info.id, NULL, 0);
 	gpunvme_gpu_close(u->gpu);
-	free(u->lane);
+	free(u->worker);
 	free(u);
 	gnv_fail_again(why, &cause);
 }
@@ -204,11 +204,11 @@ static int serve(struct gpunvme_ublk *u)
 	u->fd = gnv_ublk_open(u->info.id);
 	if (u->fd < 0)
 		return u->fd;
-	for (i = 0; i < u->lanes && !ret; i++)
-		ret = gnv_ublk_open_lane(u, &u->lane[i]);
+	for (i = 0; i < u->workers && !ret; i++)
+		ret = gnv_ublk_open_worker(u, &u->worker[i]);
 	if (ret)
 		return ret;
-	return gnv_ublk_start_lanes(u);
+	return gnv_ublk_start_workers(u);
 }
 
 static int start(struct gpunvme_ublk *u, const struct gpunvme_ublk_opts *o, const struct gpunvme_dev_info *dev)
@@ -284,16 +284,16 @@ GPUNVME_API int gpunvme_ublk_get_info(const struct gpunvme_ublk *u, struct gpunv
 		return gnv_null("ublk");
 	info.id = u->info.id;
 	info.nsid = u->ns.nsid;
-	info.queues = u->lanes;
+	info.queues = u->workers;
 	info.depth = u->info.depth;
 	info.max_bytes = u->info.max_bytes;
 	snprintf(info.path, sizeof(info.path), "/dev/ublkb%u", u->info.id);
 	info.ended = __atomic_load_n(&u->ended, __ATOMIC_ACQUIRE);
 	info.error = __atomic_load_n(&u->error, __ATOMIC_RELAXED);
-	for (i = 0; i < u->lanes; i++) {
-		info.requests += __atomic_load_n(&u->lane[i].requests, __ATOMIC_RELAXED);
-		info.failed += __atomic_load_n(&u->lane[i].failed, __ATOMIC_RELAXED);
-		info.recoveries += __atomic_load_n(&u->lane[i].recoveries, __ATOMIC_RELAXED);
+	for (i = 0; i < u->workers; i++) {
+		info.requests += __atomic_load_n(&u->worker[i].requests, __ATOMIC_RELAXED);
+		info.failed += __atomic_load_n(&u->worker[i].failed, __ATOMIC_RELAXED);
+		info.recoveries += __atomic_load_n(&u->worker[i].recoveries, __ATOMIC_RELAXED);
 	}
 	return gnv_info_copy(out, &info, gpunvme_ublk_info);
 }
@@ -364,7 +364,7 @@ GPUNVME_API int gpunvme_ublk_stop(struct gpunvme_ublk *u)
 		ret = stop_disk(u->info.id, u->info.flags);
 		if (ret)
 			return ret;
-		gnv_ublk_join_lanes(u);
+		gnv_ublk_join_workers(u);
 	}
 	ret = u->added ? remove_device(u->info.id) : 0;
 	if (ret)
@@ -374,7 +374,7 @@ GPUNVME_API int gpunvme_ublk_stop(struct gpunvme_ublk *u)
 	if (ret)
 		return ret;
 	gpunvme_gpu_close(u->gpu);
-	free(u->lane);
+	free(u->worker);
 	free(u);
 	return 0;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A block device, and its parts. Each queue of the driver has a thread (lane.c), which is the CPU thread of its own queue pair. It
+ * A block device, and its parts. Each queue of the driver has a thread (worker.c), the CPU thread of its own queue pair. It
  * takes requests from the driver, sends each as one command (request.c), and returns the result to the driver.
  */
 #ifndef GNV_UBLK_UBLK_H
@@ -33,7 +33,7 @@ struct gnv_ublk_tag {
 	struct gpunvme_req req;
 };
 
-struct gnv_ublk_lane {
+struct gnv_ublk_worker {
 	struct gpunvme_ublk *ublk;
 	uint32_t number;
 	struct gpunvme_queue *qp;
@@ -50,7 +50,7 @@ struct gnv_ublk_lane {
 	bool slept;		       /* since the last one */
 	bool broken;		       /* the queue is poisoned: recover it */
 	bool dead;		       /* and could not be recovered */
-	bool unanswered;	       /* the ring has not taken a result: only another server can deliver it */
+	bool uncommitted;	       /* the ring has not taken a result: only another server can deliver it */
 	uint64_t next_try;	       /* of a dead one (gnv_clock_ns()) */
 	uint64_t moved;		       /* when anything last came or completed */
 	/* Atomic. */
@@ -74,8 +74,8 @@ struct gpunvme_ublk {
 	uint32_t leave; /* atomic: threads end, whatever the driver waits for */
 	uint32_t ended; /* atomic: threads that ended because their io_uring failed */
 	int32_t error;	/* of the first of them */
-	uint32_t lanes;
-	struct gnv_ublk_lane *lane;
+	uint32_t workers;
+	struct gnv_ublk_worker *worker;
 };
 
 /* Queue pairs: @wanted, or, with 0, a few, or as many as there are. */
@@ -85,28 +85,28 @@ int gnv_ublk_make_queues(struct gpunvme_ublk *ublk, uint32_t wanted, uint32_t ti
 int gnv_ublk_end_queues(struct gpunvme_ublk *ublk);
 
 /* Prepare a queue before its thread starts: buffers, and the driver's requests. */
-int gnv_ublk_open_lane(struct gpunvme_ublk *ublk, struct gnv_ublk_lane *lane);
+int gnv_ublk_open_worker(struct gpunvme_ublk *ublk, struct gnv_ublk_worker *worker);
 
 /* Return: 0, every thread waits for requests. */
-int gnv_ublk_start_lanes(struct gpunvme_ublk *ublk);
+int gnv_ublk_start_workers(struct gpunvme_ublk *ublk);
 
 /* The threads end, and nothing of theirs keeps the driver's device. */
-void gnv_ublk_join_lanes(struct gpunvme_ublk *ublk);
+void gnv_ublk_join_workers(struct gpunvme_ublk *ublk);
 
-/* Thread of a queue. @arg: struct gnv_ublk_lane. */
-void *gnv_ublk_lane_run(void *arg);
+/* Thread of a queue. @arg: struct gnv_ublk_worker. */
+void *gnv_ublk_worker_run(void *arg);
 
 /*
  * gnv_ublk_rest() - how long the thread may sleep now, after a turn in which requests @came, and commands @ended
  * Return: microseconds, as gnv_uring_turn() takes them; 0: not at all.
  */
-unsigned gnv_ublk_rest(struct gnv_ublk_lane *lane, bool came, bool ended);
+unsigned gnv_ublk_rest(struct gnv_ublk_worker *worker, bool came, bool ended);
 
 /*
  * gnv_ublk_send() - a request of the driver's as one command
  * Return: as gpunvme_submit_read(); -EINVAL, -EOPNOTSUPP of the request.
  */
-int gnv_ublk_send(struct gnv_ublk_lane *lane, struct gnv_ublk_tag *tag);
+int gnv_ublk_send(struct gnv_ublk_worker *worker, struct gnv_ublk_tag *tag);
 
 /* The result that the driver gets for a command that ended with @ret: bytes, or a negative errno. */
 int gnv_ublk_result(const struct gnv_ublk_tag *tag, int ret);

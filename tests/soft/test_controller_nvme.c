@@ -40,9 +40,9 @@ static struct {
 	struct gpunvme_id_ctrl ctrl;
 	struct gpunvme_id_ns ns;
 	struct gpunvme_id_ctrl_nvm limits;
-	int open, identify, probe, answer, flush; /* its results; `answer`: of all commands after the first of each thread, if not 0 */
+	int open, identify, probe, result, flush; /* of its calls; `result`: of all commands after the first of each thread, if not 0 */
 	int no_limits;
-	int turn; /* the first read of each thread is not answered, and this is what the ring says */
+	int turn; /* the first read of each thread does not complete, and this is what the ring says */
 	uint64_t max_bytes;
 	unsigned segments; /* pages that a request holds */
 	uint32_t block;	   /* as the kernel's disk has them (atomic) */
@@ -153,7 +153,7 @@ int __wrap_gnv_os_nvme_queue(const struct gnv_os_nvme *nvme, struct gnv_uring *r
 	assert_int_equal(nvme->nsid, 7);
 	assert_true(ring->count < QUEUED);
 	pthread_mutex_lock(&lock);
-	res = !tag ? mock.probe : mock.answer ? mock.answer : carry_out(cmd);
+	res = !tag ? mock.probe : mock.result ? mock.result : carry_out(cmd);
 	if (tag)
 		last = *cmd;
 	commands += tag != NULL;
@@ -367,12 +367,12 @@ static void compare_is_the_drives(void **state)
 }
 
 /* All that the driver may reply, and what the host hears. */
-static void answers_are_the_drives(void **state)
+static void results_are_the_drives(void **state)
 {
 	static const struct {
-		int answer;
+		int result;
 		uint16_t status;
-	} answers[] = {
+	} results[] = {
 		{ GPUNVME_SC_UNRECOVERED_READ, GPUNVME_SC_UNRECOVERED_READ },
 		{ GPUNVME_SC_UNRECOVERED_READ | GPUNVME_ST_DNR, GPUNVME_SC_UNRECOVERED_READ | GPUNVME_ST_DNR },
 		{ GPUNVME_SC_INVALID_FIELD | GPUNVME_ST_MORE, GPUNVME_SC_INVALID_FIELD | GPUNVME_ST_MORE }, /* final, but it does not say so */
@@ -390,12 +390,12 @@ static void answers_are_the_drives(void **state)
 	size_t i;
 
 	(void)state;
-	for (i = 0; i < GNV_ARRAY_LEN(answers); i++) {
-		mock.answer = answers[i].answer;
-		if (status_of(&sqe) != answers[i].status)
-			fail_msg("answer %d is heard wrong", answers[i].answer);
+	for (i = 0; i < GNV_ARRAY_LEN(results); i++) {
+		mock.result = results[i].result;
+		if (status_of(&sqe) != results[i].status)
+			fail_msg("result %d is taken for another one", results[i].result);
 	}
-	mock.answer = 0;
+	mock.result = 0;
 	assert_int_equal(status_of(&sqe), 0);
 }
 
@@ -597,7 +597,7 @@ static void a_flush_that_hangs_keeps_nobody(void **state)
 	__atomic_store_n(&hangs, false, __ATOMIC_RELEASE);
 }
 
-/* It is over when the drive has answered, or the host has the controller reset, which waits for the drive, too. */
+/* It is over when the drive has completed it, or the host has the controller reset, which waits for the drive, too. */
 static void a_shutdown_lasts_as_long_as_the_flush(void **state)
 {
 	(void)state;
@@ -719,7 +719,7 @@ static void what_cannot_be_is_refused(void **state)
 }
 
 /* The drive may yet write to the block, and closing the ring would wait for it: both stay. */
-static void a_probe_without_an_answer_leaves_its_memory(void **state)
+static void a_probe_that_does_not_complete_leaves_its_memory(void **state)
 {
 	const struct gnv_soft_config c = drive();
 	struct gnv_space *space;
@@ -747,7 +747,7 @@ int main(void)
 		STARTED(data_and_fields_reach_the_drive),
 		STARTED(commands_without_data_reach_the_drive),
 		STARTED(compare_is_the_drives),
-		STARTED(answers_are_the_drives),
+		STARTED(results_are_the_drives),
 		STARTED(what_a_request_cannot_hold_is_copied),
 		STARTED(busy_memory_is_registered),
 		STARTED(without_write_cache_writes_are_durable),
@@ -762,7 +762,7 @@ int main(void)
 		STARTS(transfers_end_at_the_least_limit),
 		STARTS(a_drive_that_is_protected_is_not_written),
 		cmocka_unit_test_setup(what_cannot_be_is_refused, new_drive),
-		cmocka_unit_test_setup(a_probe_without_an_answer_leaves_its_memory, new_drive),
+		cmocka_unit_test_setup(a_probe_that_does_not_complete_leaves_its_memory, new_drive),
 	};
 
 	return cmocka_run_group_tests_name("controller_nvme", tests, NULL, NULL);

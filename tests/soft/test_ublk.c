@@ -189,7 +189,7 @@ void __wrap_gnv_sys_serves_io(void)
 	__atomic_add_fetch(&flushers, 1, __ATOMIC_RELAXED);
 }
 
-/* Lanes, and the controller's threads below them, do not wait for themselves when memory is short. The kernel's word: tests/vm. */
+/* Workers, and the controller's threads below them, do not wait for themselves when memory is short. The kernel's word: tests/vm. */
 static void test_flushers(void **state)
 {
 	(void)state;

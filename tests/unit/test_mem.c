@@ -312,7 +312,7 @@ static void test_arena_random(void **state)
 
 static unsigned attached, detached[4];
 
-static int play_attach(struct gpunvme_gpu *gpu, const struct gnv_gpu_foreign *foreign, struct gnv_gpu_range *range)
+static int mock_attach(struct gpunvme_gpu *gpu, const struct gnv_gpu_foreign *foreign, struct gnv_gpu_range *range)
 {
 	(void)gpu;
 	(void)foreign;
@@ -320,14 +320,14 @@ static int play_attach(struct gpunvme_gpu *gpu, const struct gnv_gpu_foreign *fo
 	return 0;
 }
 
-static int play_detach(struct gpunvme_gpu *gpu, struct gnv_gpu_range *range)
+static int mock_detach(struct gpunvme_gpu *gpu, struct gnv_gpu_range *range)
 {
 	(void)gpu;
 	detached[range->lane / 0x1000]++;
 	return 0;
 }
 
-static int play_fence_off(struct gpunvme_gpu *gpu, struct gnv_gpu_range *range, bool reset)
+static int mock_fence_off(struct gpunvme_gpu *gpu, struct gnv_gpu_range *range, bool reset)
 {
 	(void)gpu;
 	range->fenced_off |= !reset;
@@ -338,7 +338,7 @@ static int play_fence_off(struct gpunvme_gpu *gpu, struct gnv_gpu_range *range, 
 static void test_fence_off(void **state)
 {
 	static const struct gnv_gpu_ops gpu_ops = {
-		.name = "mock", .mmio_attach = play_attach, .mmio_detach = play_detach, .mmio_fence_off = play_fence_off
+		.name = "mock", .mmio_attach = mock_attach, .mmio_detach = mock_detach, .mmio_fence_off = mock_fence_off
 	};
 	static const struct gnv_mem_ops mem_ops = { "bar", NULL, gnv_mem_attach_foreign, gnv_mem_detach_foreign };
 	struct gpunvme_gpu gpu = { .ops = &gpu_ops, .refs = 1 };

@@ -25,7 +25,7 @@ int __wrap_clock_gettime(clockid_t id, struct timespec *t)
 }
 
 /* A reply, and a request so much later: with one at a time, the thread being asleep. */
-static void one(struct gnv_ublk_lane *l, uint64_t later)
+static void one(struct gnv_ublk_worker *l, uint64_t later)
 {
 	now += 50000;
 	gnv_ublk_rest(l, false, true);
@@ -38,7 +38,7 @@ static void one(struct gnv_ublk_lane *l, uint64_t later)
 
 static void test_sleeps(void **state)
 {
-	struct gnv_ublk_lane l = { 0 };
+	struct gnv_ublk_worker l = { 0 };
 
 	(void)state;
 	now = 1000000000;
@@ -51,14 +51,14 @@ static void test_sleeps(void **state)
 
 static void test_stays_awake(void **state)
 {
-	struct gnv_ublk_lane l = { 0 };
+	struct gnv_ublk_worker l = { 0 };
 	unsigned i;
 
 	(void)state;
 	now = 1000000000;
 	one(&l, 60000);
 	now += 10000;
-	assert_int_equal(gnv_ublk_rest(&l, false, true), 0); /* answered */
+	assert_int_equal(gnv_ublk_rest(&l, false, true), 0); /* completed */
 	looks = 0;
 	for (i = 0; i < 160; i++)
 		assert_int_equal(gnv_ublk_rest(&l, false, false), 0);
@@ -79,7 +79,7 @@ static void test_stays_awake(void **state)
 /* While the controller has a command; long after anything has come back it naps. */
 static void test_spins(void **state)
 {
-	struct gnv_ublk_lane l = { .sent = 1 };
+	struct gnv_ublk_worker l = { .sent = 1 };
 
 	(void)state;
 	now = 1000000000;

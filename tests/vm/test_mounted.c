@@ -249,7 +249,7 @@ static void *work(void *arg)
 	return NULL;
 }
 
-/* Twice: a request is tried three times (lib/ublk/lane.c), and on a slow machine one is under way at each reset. */
+/* Twice: a request is tried three times (lib/ublk/worker.c), and on a slow machine one is under way at each reset. */
 static int reset_under_way(void)
 {
 	int ret = 0;

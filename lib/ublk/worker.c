@@ -20,61 +20,61 @@
 #define REAP 64u
 #define WAITS 4u /* in vain, of 32 looks each, until others get this core: 10 us */
 
-static bool leaving(const struct gnv_ublk_lane *l)
+static bool leaving(const struct gnv_ublk_worker *w)
 {
-	return __atomic_load_n(&l->ublk->leave, __ATOMIC_ACQUIRE);
+	return __atomic_load_n(&w->ublk->leave, __ATOMIC_ACQUIRE);
 }
 
 /* ---- The driver ---- */
 
-static int tell(struct gnv_ublk_lane *l, struct gnv_ublk_tag *t, uint32_t op, int result)
+static int command(struct gnv_ublk_worker *w, struct gnv_ublk_tag *t, uint32_t op, int result)
 {
-	const struct gnv_ublk_io io = { (uint16_t)l->number, (uint16_t)(t - l->tag), result, (uintptr_t)gpunvme_mem_ptr(t->mem) };
-	int ret = gnv_uring_command(l->ring, op, &io, sizeof(io), t);
+	const struct gnv_ublk_io io = { (uint16_t)w->number, (uint16_t)(t - w->tag), result, (uintptr_t)gpunvme_mem_ptr(t->mem) };
+	int ret = gnv_uring_command(w->ring, op, &io, sizeof(io), t);
 
 	if (!ret) {
 		t->where = GNV_UBLK_AWAITED;
-		l->awaited++;
+		w->awaited++;
 	}
 	return ret;
 }
 
 /* Its ring has an entry for each tag, or, when memory was short, room for as long as it works (setup_within_limit()). */
-static void answer(struct gnv_ublk_lane *l, struct gnv_ublk_tag *t, int ret)
+static void complete(struct gnv_ublk_worker *w, struct gnv_ublk_tag *t, int ret)
 {
-	__atomic_add_fetch(&l->requests, 1, __ATOMIC_RELAXED);
+	__atomic_add_fetch(&w->requests, 1, __ATOMIC_RELAXED);
 	if (ret)
-		__atomic_add_fetch(&l->failed, 1, __ATOMIC_RELAXED);
-	if (tell(l, t, GNV_UBLK_COMMIT_AND_FETCH, gnv_ublk_result(t, ret))) {
+		__atomic_add_fetch(&w->failed, 1, __ATOMIC_RELAXED);
+	if (command(w, t, GNV_UBLK_COMMIT_AND_FETCH, gnv_ublk_result(t, ret))) {
 		t->where = GNV_UBLK_GONE;
-		l->unanswered = true;
+		w->uncommitted = true;
 	}
 }
 
 /* A request has come, or the news that none will. */
-static void take(struct gnv_ublk_lane *l, const struct gnv_uring_done *done)
+static void take(struct gnv_ublk_worker *w, const struct gnv_uring_done *done)
 {
 	struct gnv_ublk_tag *t = done->tag;
 
-	l->awaited--;
+	w->awaited--;
 	if (done->res) { /* GNV_UBLK_ABORTED, or our command was refused */
 		t->where = GNV_UBLK_GONE;
 		return;
 	}
-	t->desc = l->desc[t - l->tag];
+	t->desc = w->desc[t - w->tag];
 	t->where = GNV_UBLK_READY;
 	t->tries = 0;
-	l->own[l->ready + l->sent] = t;
-	l->ready++;
+	w->own[w->ready + w->sent] = t;
+	w->ready++;
 }
 
-static bool take_all(struct gnv_ublk_lane *l)
+static bool take_all(struct gnv_ublk_worker *w)
 {
 	struct gnv_uring_done done[REAP];
-	unsigned i, n = gnv_uring_reap(l->ring, done, REAP);
+	unsigned i, n = gnv_uring_reap(w->ring, done, REAP);
 
 	for (i = 0; i < n; i++)
-		take(l, &done[i]);
+		take(w, &done[i]);
 	return n;
 }
 
@@ -87,23 +87,23 @@ static bool ends_queue(int ret)
 	       ret == -GPUNVME_ESTALE;
 }
 
-static void send_tag(struct gnv_ublk_lane *l, struct gnv_ublk_tag *t)
+static void send_tag(struct gnv_ublk_worker *w, struct gnv_ublk_tag *t)
 {
-	int ret = l->dead ? -GPUNVME_ENODEV : gnv_ublk_send(l, t);
+	int ret = w->dead ? -GPUNVME_ENODEV : gnv_ublk_send(w, t);
 
 	if (ret == -GPUNVME_EAGAIN)
 		return;
-	if (!l->dead && ends_queue(ret)) {
-		l->broken = true;
+	if (!w->dead && ends_queue(ret)) {
+		w->broken = true;
 		return;
 	}
-	l->ready--;
+	w->ready--;
 	if (ret) {
-		answer(l, t, ret);
+		complete(w, t, ret);
 		return;
 	}
 	t->where = GNV_UBLK_SENT;
-	l->sent++;
+	w->sent++;
 }
 
 /* Whether the status allows a retry, as for the kernel's own driver (nvme_decide_disposition()). */
@@ -117,91 +117,91 @@ static bool is_worth_more(const struct gnv_ublk_tag *t, int ret)
  * the wait means nothing, one of the queue is reported again. So short a wait keeps its core, for which a thread of the controller
  * may wait.
  */
-static int poll_or_wait(struct gnv_ublk_lane *l, struct gnv_ublk_tag *t)
+static int poll_or_wait(struct gnv_ublk_worker *w, struct gnv_ublk_tag *t)
 {
 	int ret;
 
-	if (l->sent + l->ready > 1)
-		return gpunvme_poll(&l->dq, &t->req);
-	ret = gpunvme_wait(&l->dq, &t->req, 1);
+	if (w->sent + w->ready > 1)
+		return gpunvme_poll(&w->dq, &t->req);
+	ret = gpunvme_wait(&w->dq, &t->req, 1);
 	if (ret != -GPUNVME_ETIMEDOUT)
 		return ret;
-	if (++l->looks % WAITS == 0)
+	if (++w->looks % WAITS == 0)
 		sched_yield();
-	return gpunvme_poll(&l->dq, &t->req);
+	return gpunvme_poll(&w->dq, &t->req);
 }
 
 /* Return: the command is over. */
-static bool poll_tag(struct gnv_ublk_lane *l, struct gnv_ublk_tag *t)
+static bool poll_tag(struct gnv_ublk_worker *w, struct gnv_ublk_tag *t)
 {
-	int ret = poll_or_wait(l, t);
+	int ret = poll_or_wait(w, t);
 
 	if (ret == -GPUNVME_EAGAIN)
 		return false;
 	if (ends_queue(ret)) {
-		l->broken = true;
+		w->broken = true;
 		return false;
 	}
-	l->sent--;
+	w->sent--;
 	if (is_worth_more(t, ret)) {
 		t->tries++;
 		t->where = GNV_UBLK_READY;
-		l->ready++;
+		w->ready++;
 	} else {
-		answer(l, t, ret);
+		complete(w, t, ret);
 	}
 	return true;
 }
 
 /* Those that are still owed, in their order. */
-static void forget_answered(struct gnv_ublk_lane *l, uint32_t before)
+static void forget_completed(struct gnv_ublk_worker *w, uint32_t before)
 {
 	uint32_t i, n = 0;
 
 	for (i = 0; i < before; i++)
-		if (l->own[i]->where == GNV_UBLK_SENT || l->own[i]->where == GNV_UBLK_READY)
-			l->own[n++] = l->own[i];
+		if (w->own[i]->where == GNV_UBLK_SENT || w->own[i]->where == GNV_UBLK_READY)
+			w->own[n++] = w->own[i];
 }
 
 /*
  * From the oldest on, until one is not over: a look in vain is dear, it takes completions of all, and looks at the clock. And from
  * another one on, each time the next, as they need not end in their order. Return: something is over.
  */
-static bool poll_all(struct gnv_ublk_lane *l, uint32_t count)
+static bool poll_all(struct gnv_ublk_worker *w, uint32_t count)
 {
 	uint32_t i, vain = 0;
 	bool moved = false;
 
-	for (i = 0; i < count && vain < 2 && !l->broken; i++) {
-		if (l->own[i]->where != GNV_UBLK_SENT)
+	for (i = 0; i < count && vain < 2 && !w->broken; i++) {
+		if (w->own[i]->where != GNV_UBLK_SENT)
 			continue;
-		if (poll_tag(l, l->own[i])) {
+		if (poll_tag(w, w->own[i])) {
 			moved = true;
 		} else if (!vain++) {
-			l->next = l->next > i && l->next + 1 < count ? l->next + 1 : i + 1;
-			i = l->next - 1;
+			w->next = w->next > i && w->next + 1 < count ? w->next + 1 : i + 1;
+			i = w->next - 1;
 		}
 	}
 	return moved;
 }
 
-static void send_all(struct gnv_ublk_lane *l, uint32_t count)
+static void send_all(struct gnv_ublk_worker *w, uint32_t count)
 {
 	uint32_t i;
 
-	for (i = 0; i < count && l->ready && !l->broken; i++)
-		if (l->own[i]->where == GNV_UBLK_READY)
-			send_tag(l, l->own[i]);
+	for (i = 0; i < count && w->ready && !w->broken; i++)
+		if (w->own[i]->where == GNV_UBLK_READY)
+			send_tag(w, w->own[i]);
 }
 
-static bool look_at_tags(struct gnv_ublk_lane *l)
+static bool look_at_tags(struct gnv_ublk_worker *w)
 {
-	const uint32_t count = l->sent + l->ready;
+	const uint32_t count = w->sent + w->ready;
 	bool moved;
 
-	send_all(l, count);
-	moved = poll_all(l, count);
-	forget_answered(l, count);
+	send_all(w, count);
+	moved = poll_all(w, count);
+	forget_completed(w, count);
 	return moved;
 }
 
@@ -211,127 +211,127 @@ static bool look_at_tags(struct gnv_ublk_lane *l)
  * A view of the queue as it is now, when no view is in use any more. In this order, because a reset of the device in between makes
  * another queue, and that of the view stays until the next time.
  */
-static int view(struct gnv_ublk_lane *l, struct gpunvme_dq *dq)
+static int view(struct gnv_ublk_worker *w, struct gpunvme_dq *dq)
 {
-	const struct gpunvme_view v = { sizeof(v), l->ublk->read_only ? 0 : GPUNVME_VIEW_WRITE, l->ublk->ns.nsid, 0, 0 };
+	const struct gpunvme_view v = { sizeof(v), w->ublk->read_only ? 0 : GPUNVME_VIEW_WRITE, w->ublk->ns.nsid, 0, 0 };
 
-	gpunvme_queue_retire(l->qp);
-	return gpunvme_queue_view(l->qp, &v, dq);
+	gpunvme_queue_retire(w->qp);
+	return gpunvme_queue_view(w->qp, &v, dq);
 }
 
 /* Somebody may have recovered it already: a watchdog, or a reset for the sake of another queue. */
-static int renew(struct gnv_ublk_lane *l)
+static int renew(struct gnv_ublk_worker *w)
 {
 	struct gpunvme_dq dq;
-	int ret = view(l, &dq);
+	int ret = view(w, &dq);
 
-	if (ret || dq.tag == l->dq.tag) {
-		ret = gpunvme_queue_recover(l->qp);
+	if (ret || dq.tag == w->dq.tag) {
+		ret = gpunvme_queue_recover(w->qp);
 		if (!ret)
-			ret = view(l, &dq);
+			ret = view(w, &dq);
 	}
 	if (ret)
 		return ret;
-	l->dq = dq;
-	__atomic_add_fetch(&l->recoveries, 1, __ATOMIC_RELAXED);
+	w->dq = dq;
+	__atomic_add_fetch(&w->recoveries, 1, __ATOMIC_RELAXED);
 	return 0;
 }
 
 /* The controller has let go of every command: those are sent again, as it is not known which were carried out. */
-static void recover(struct gnv_ublk_lane *l)
+static void recover(struct gnv_ublk_worker *w)
 {
-	const uint32_t count = l->sent + l->ready;
+	const uint32_t count = w->sent + w->ready;
 	struct gnv_ublk_tag *t;
-	int ret = renew(l);
+	int ret = renew(w);
 	uint32_t i;
 
-	l->broken = false;
-	l->dead = ret;
-	l->next_try = gnv_clock_ns() + DEAD_NS;
+	w->broken = false;
+	w->dead = ret;
+	w->next_try = gnv_clock_ns() + DEAD_NS;
 	for (i = 0; i < count; i++) {
-		t = l->own[i];
+		t = w->own[i];
 		if (t->where != GNV_UBLK_SENT)
 			continue;
-		l->sent--;
-		l->ready++;
+		w->sent--;
+		w->ready++;
 		t->where = GNV_UBLK_READY;
 		if (!ret && ++t->tries < TRIES)
 			continue;
-		l->ready--;
-		answer(l, t, -EIO);
+		w->ready--;
+		complete(w, t, -EIO);
 	}
-	forget_answered(l, count);
+	forget_completed(w, count);
 }
 
 /* The program may have reset the device, which brings its queues back. */
-static void look_again(struct gnv_ublk_lane *l)
+static void look_again(struct gnv_ublk_worker *w)
 {
 	struct gpunvme_dq dq;
 
-	if (gnv_clock_ns() < l->next_try)
+	if (gnv_clock_ns() < w->next_try)
 		return;
-	l->next_try = gnv_clock_ns() + DEAD_NS;
-	if (view(l, &dq) || dq.tag == l->dq.tag)
+	w->next_try = gnv_clock_ns() + DEAD_NS;
+	if (view(w, &dq) || dq.tag == w->dq.tag)
 		return;
-	l->dq = dq;
-	l->dead = false;
+	w->dq = dq;
+	w->dead = false;
 }
 
 /* ---- Life ---- */
 
-static int fetch_all(struct gnv_ublk_lane *l)
+static int fetch_all(struct gnv_ublk_worker *w)
 {
 	struct gnv_uring_done done;
 	uint32_t i;
 	int ret = 0;
 
-	for (i = 0; i < l->ublk->info.depth && !ret; i++)
-		ret = tell(l, &l->tag[i], GNV_UBLK_FETCH, 0);
+	for (i = 0; i < w->ublk->info.depth && !ret; i++)
+		ret = command(w, &w->tag[i], GNV_UBLK_FETCH, 0);
 	if (!ret)
-		ret = gnv_uring_turn(l->ring, 0);
+		ret = gnv_uring_turn(w->ring, 0);
 	/* The driver refuses at once. The last queue of a block device that is recovered may have a request now. */
-	if (ret || !gnv_uring_reap(l->ring, &done, 1))
+	if (ret || !gnv_uring_reap(w->ring, &done, 1))
 		return ret;
-	take(l, &done);
+	take(w, &done);
 	return done.res;
 }
 
-static int turn(struct gnv_ublk_lane *l)
+static int turn(struct gnv_ublk_worker *w)
 {
-	bool came = take_all(l), ended;
+	bool came = take_all(w), ended;
 	int ret;
 
-	if (l->dead)
-		look_again(l);
-	ended = look_at_tags(l);
-	if (l->broken)
-		recover(l);
-	ret = gnv_uring_turn(l->ring, gnv_ublk_rest(l, came, ended));
-	if (l->unanswered)
+	if (w->dead)
+		look_again(w);
+	ended = look_at_tags(w);
+	if (w->broken)
+		recover(w);
+	ret = gnv_uring_turn(w->ring, gnv_ublk_rest(w, came, ended));
+	if (w->uncommitted)
 		return -EBUSY;
 	return ret == -EAGAIN ? 0 : ret;
 }
 
-static int begin(struct gnv_ublk_lane *l)
+static int begin(struct gnv_ublk_worker *w)
 {
-	int ret = gnv_uring_open_wide(l->ublk->info.depth, l->ublk->fd, &l->ring);
+	int ret = gnv_uring_open_wide(w->ublk->info.depth, w->ublk->fd, &w->ring);
 
 	if (ret)
 		return ret;
-	return fetch_all(l);
+	return fetch_all(w);
 }
 
 /* Out of memory, for one, may pass. */
-static int turn_or_wait(struct gnv_ublk_lane *l)
+static int turn_or_wait(struct gnv_ublk_worker *w)
 {
 	struct gnv_deadline deadline;
-	int ret = turn(l);
+	int ret = turn(w);
 
 	if (!ret)
 		return 0;
 	deadline = gnv_deadline_in(BROKEN_MS);
-	while (ret && !leaving(l) && gnv_deadline_poll_again(&deadline))
-		ret = turn(l);
+	while (ret && !leaving(w) && gnv_deadline_poll_again(&deadline))
+		ret = turn(w);
 	return ret;
 }
 
@@ -340,9 +340,9 @@ static int turn_or_wait(struct gnv_ublk_lane *l)
  * ring cancels what waits there (ublk_uring_cmd_cancel_fn()). So the other threads end, too, and the next server finds all
  * requests.
  */
-static void fail_lane(struct gnv_ublk_lane *l, int why)
+static void fail_worker(struct gnv_ublk_worker *w, int why)
 {
-	struct gpunvme_ublk *u = l->ublk;
+	struct gpunvme_ublk *u = w->ublk;
 	int32_t none = 0;
 
 	__atomic_compare_exchange_n(&u->error, &none, why, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
@@ -350,20 +350,20 @@ static void fail_lane(struct gnv_ublk_lane *l, int why)
 	__atomic_store_n(&u->leave, 1, __ATOMIC_RELEASE);
 }
 
-void *gnv_ublk_lane_run(void *arg)
+void *gnv_ublk_worker_run(void *arg)
 {
-	struct gnv_ublk_lane *l = arg;
+	struct gnv_ublk_worker *w = arg;
 	int ret;
 
 	gnv_sys_serves_io();
-	ret = begin(l);
-	__atomic_store_n(&l->state, ret, __ATOMIC_RELEASE);
+	ret = begin(w);
+	__atomic_store_n(&w->state, ret, __ATOMIC_RELEASE);
 	if (!ret) {
-		while (!ret && (l->sent || l->ready || (l->awaited && !leaving(l))))
-			ret = turn_or_wait(l);
+		while (!ret && (w->sent || w->ready || (w->awaited && !leaving(w))))
+			ret = turn_or_wait(w);
 		if (ret)
-			fail_lane(l, ret);
+			fail_worker(w, ret);
 	}
-	gnv_uring_close(l->ring);
+	gnv_uring_close(w->ring);
 	return NULL;
 }
