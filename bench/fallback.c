@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * bench/fallback: what lanes get from the software controller, as IOPS, bandwidth and latency. bench/fallback.py runs it in turn
+ * bench/fallback: what threads get from the software controller, as IOPS, bandwidth and latency. bench/fallback.py runs it in turn
  * with fio on the same file. Write patterns destroy what is in the image.
  */
 #include "load.h"

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * bench/file_path: what it costs a lane to read by file instead of by block: 4 KiB at random places of the same bytes, by
+ * bench/file_path: what it costs a thread to read by file instead of by block: 4 KiB at random places of the same bytes, by
  * gpunvme_read(), of a file of one extent, and of a file of 10,000 extents that lie in no order.
  *
  *   file_path --dev soft:PATH      reads per second, the three in turn, and the medians of their ratios
- *   file_path --inline N --way W   N reads by one lane that is its own controller, without I/O, always the same instructions
+ *   file_path --inline N --way W   N reads by one thread that is its own controller, without I/O, always the same instructions
  *
  * The difference of two of the latter, counted by perf stat or by valgrind and divided by N, is what a read costs more; bench/run
  * does that. The tables are made here: what the device header does is measured, not how a file is found.
@@ -34,7 +34,7 @@ struct job {
 	struct gpunvme_dbuf dbuf;
 	struct gpunvme_dfile file[WAYS];
 	enum way way;
-	uint64_t reads; /* of each lane */
+	uint64_t reads; /* of each thread */
 	int status;
 };
 
@@ -83,14 +83,14 @@ static void lane(void *arg)
 		__atomic_store_n(&j->status, ret, __ATOMIC_RELAXED);
 }
 
-/* ---- The lane as controller ---- */
+/* ---- The thread as controller ---- */
 
 static struct {
 	struct mini_queue q;
 	uint32_t head, tail, phase;
 } controller;
 
-/* A lane that waits gives its core to the controller, which is this thread (gnvd_pause() of cpu.h). */
+/* A thread that waits gives its core to the controller, which is this thread (gnvd_pause() of cpu.h). */
 int sched_yield(void)
 {
 	uint32_t tail;

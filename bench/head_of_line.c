@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * bench/head_of_line: does a slow command hold up the others? One queue, one lane with many handles. One command in a hundred gets
- * its completion 10 ms late, by the controller's fault hook; against no command delayed.
+ * bench/head_of_line: does a slow command hold up the others? One queue, one thread with many handles. One command in a hundred
+ * gets its completion 10 ms late, by the controller's fault hook; against no command delayed.
  *
  * A delayed command keeps its handle for 10 ms, so even a queue without any blocking loses throughput: of H handles that turned
  * over X commands/s, H / (H/X + 10 ms/100) remain possible. The last column compares with that.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The load: one lane for each queue, which holds a number of handles, submits where one is free and polls the others in turn.
+ * The load: one thread for each queue, which holds a number of handles, submits where one is free and polls the others in turn.
  * Only the functions of the device header that a user's kernel would call. All of it is `static inline`.
  */
 #ifndef GPUNVME_BENCH_LOAD_H
@@ -13,7 +13,7 @@ struct load_lane {
 	uint64_t cpu_ns;
 	uint64_t seed;
 	uint64_t next; /* slot, when sequential */
-	int status;    /* the first failure; the lane ends there */
+	int status;    /* the first failure; the thread ends there */
 };
 
 struct load {
@@ -35,16 +35,16 @@ struct load {
 struct load_result {
 	double seconds, iops;
 	uint64_t ios;
-	double lane_cpu, other_cpu; /* CPUs: of the lanes, and of all else: the controller */
+	double lane_cpu, other_cpu; /* CPUs: of the threads, and of all else: the controller */
 	uint64_t switches;	    /* voluntary and involuntary, of the process */
 	uint64_t doorbells, drains;
 	struct hist *hist;
 };
 
 #define BUFFER_ALIGN 4096u
-#define YIELDS 4096u /* fruitless passes over all handles before a lane sleeps between them */
+#define YIELDS 4096u /* fruitless passes over all handles before a thread sleeps between them */
 
-/* One handle of a lane. */
+/* One handle of a thread. */
 struct flight {
 	struct gpunvme_req req;
 	uint64_t since; /* 0: free */
@@ -72,7 +72,7 @@ static inline void submit(struct load *l, const struct gpunvme_dq *dq, struct lo
 		lane->status = 0;
 }
 
-/* A lane whose passes find nothing gives its CPU away, as gpunvme_wait() does: there may be more lanes than CPUs. */
+/* A thread whose passes find nothing gives its CPU away, as gpunvme_wait() does: there may be more threads than CPUs. */
 static inline void rest(uint32_t turn)
 {
 	struct timespec nap = { 0, 20000 };
@@ -180,7 +180,7 @@ static inline int load_prepare(struct load *l)
 	return GO_ON;
 }
 
-/* Queues, buffer, lanes' records; the session must be open. */
+/* Queues, buffer, threads' records; the session must be open. */
 static inline int load_open(struct load *l)
 {
 	int ret;

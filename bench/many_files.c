@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * bench/many_files: what it takes to open all files below a directory as one table, and to open one file; what the table weighs; and
- * what it costs a lane to find a file by the hash of its name, in nanoseconds on one CPU.
+ * what it costs a thread to find a file by the hash of its name, in nanoseconds on one CPU.
  *
  *   many_files --dev soft:IMAGE --path DIRECTORY [--one FILE]
  *

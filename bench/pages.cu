@@ -3,8 +3,8 @@
  * bench/pages: what an array larger than memory costs on an NVIDIA GPU, and the same accesses without a cache in the same run.
  *
  *   whole pages   each wave has a page after the other, all there, and copies it; and the same copy from plain memory
- *   elements      each lane loads 8 bytes anywhere, all there; and plain loads
- *   misses        each lane has pages that are not there; and gpunvme_read() of the same blocks
+ *   elements      each thread loads 8 bytes anywhere, all there; and plain loads
+ *   misses        each thread has pages that are not there; and gpunvme_read() of the same blocks
  *
  * and each once more with a cache of another kind (gpu/ticket_pages.h): hits from memory of the GPU, misses into memory of the host.
  *
@@ -55,10 +55,10 @@ struct job {
 	const struct gpunvme_dq *dq; /* of each queue, then of each one of the other cache */
 	uint32_t queues, processors;
 	struct gpunvme_dpages pages;
-	struct gpunvme_dbuf buf; /* a page for each lane */
+	struct gpunvme_dbuf buf; /* a page for each thread */
 	struct ticket_pages other;
 	const struct ticket_queue *tickets; /* of each queue */
-	uint64_t *to;		 /* a page for each wave, or a word for each lane */
+	uint64_t *to;		 /* a page for each wave, or a word for each thread */
 	const uint64_t *plain;
 	uint64_t count, rounds; /* pages that are used */
 	int *failed;
@@ -70,7 +70,7 @@ __device__ static uint64_t mix(uint64_t v)
 	return v ^ v >> 29;
 }
 
-/* All loads are under way before the first store: lanes that wait for each one make few waves look slow. */
+/* All loads are under way before the first store: threads that wait for each one make few waves look slow. */
 __device__ static void copy_wave(uint64_t *to, const uint64_t *from)
 {
 	const ulonglong2 *source = (const ulonglong2 *)from;
@@ -138,7 +138,7 @@ __global__ static void elements_plain(struct job j)
 	j.to[gpunvme_thread_id()] = sum;
 }
 
-/* Lane by lane pages that no other has: pages from `count` on. */
+/* Thread by thread pages that no other has: pages from `count` on. */
 WITH_CACHE static void misses_by_cache(struct job j)
 {
 	BLOCK_DQ(dq, j);
@@ -301,7 +301,7 @@ static void fill_other(const job &j, uint64_t all)
 	check(cudaMemcpy(j.other.place, word.data(), all * 4, cudaMemcpyDefault), "cudaMemcpy");
 }
 
-/* Its lanes stand in each other's way, so it may have fewer. */
+/* Its threads stand in each other's way, so it may have fewer. */
 static double other_rate(kernel k, const job &j, uint64_t all)
 {
 	double most = 0;

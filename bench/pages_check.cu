@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * bench/pages_check: is every element that a cache of pages gives the right one? Kinds of caches: plain, with prefetch, with pages
- * that lanes change. Sources: a namespace, a file, a volume. The cache has room for an eighth of the source.
+ * that threads change. Sources: a namespace, a file, a volume. The cache has room for an eighth of the source.
  *
- * Each 8 bytes of a source carry their own number and a version. A lane changes its own elements, singly, as ranges or as its part
- * of a page. It notes which version it begins, puts it, and notes that this is done. A lane that reads an element looks at the last
- * note of a version that was done, reads, and looks at the last one that was begun. The version must lie between these. An element
- * that was lost on its way to the drive and back is too old, one of another place has another number. Most lanes use pages of a
- * window that moves on, so many lanes meet. One access in 32 is anywhere, so pages go all the time, changed ones among them. What
- * lanes have changed is flushed, half of the times by lanes first and then by the host. Then caches of the two other kinds read what
- * is on the drive.
+ * Each 8 bytes of a source carry their own number and a version. A thread changes its own elements, singly, as ranges or as its
+ * part of a page. It notes which version it begins, puts it, and notes that this is done. A thread that reads an element looks at
+ * the last note of a version that was done, reads, and looks at the last one that was begun. The version must lie between these. An
+ * element that was lost on its way to the drive and back is too old, one of another place has another number. Most threads use
+ * pages of a window that moves on, so many threads meet. One access in 32 is anywhere, so pages go all the time, changed ones among
+ * them. What threads have changed is flushed, half of the times by threads first and then by the host. Then caches of the two other
+ * kinds read what is on the drive.
  *
  *   for n in 0 1 2 3 4 5 6 7 8 9; do   # side by side where there are processors and 3 GB of memory for each
  *     nvcc -arch=sm_90 -O3 -std=c++17 -DGPUNVME_CALLS -DPAGES_PART=$n -Iinclude -Idevice -Ilib -c -o part$n.o bench/pages_check.cu
@@ -21,9 +21,9 @@
  *               'volume:soft:ram:96M?threads=4,soft:ram:96M?threads=4,soft:ram:96M?threads=4'
  *
  * The number is of accesses, shared by all kinds of all sources named; an access is a call that gave or changed an element, a page
- * or a range. What is there is written over. With --plant one lane says that it has changed an element and has not: that must be
+ * or a range. What is there is written over. With --plant one thread says that it has changed an element and has not: that must be
  * found. With --seconds S each kind of each source ends after so many, whatever is left of its accesses. Prints a line of JSON for
- * each kind; ends with 1 when something was wrong. Built as C its lanes are threads of this CPU.
+ * each kind; ends with 1 when something was wrong. Built as C its threads are threads of this CPU.
  */
 #define BENCH_NAME "pages_check"
 #include "gpu/machine.h"
@@ -40,20 +40,20 @@
 #define WIDTH (ON_GPU ? 32u : BLOCK_LANES) /* of a wave */
 #define STEPS (ON_GPU ? 256u : 64u)
 #define DEPTH 1024u
-#define QUEUES 8u /* where a lane may choose */
+#define QUEUES 8u /* where a thread may choose */
 
-/* What all lanes have counted, and the first element that was wrong: its number, what was there, which versions it could have. */
+/* What all threads have counted, and the first element that was wrong: its number, what was there, which versions it could have. */
 struct tally {
 	uint64_t accesses, words, wrong, failed;
 	uint64_t element, value, low, high;
 };
 
 struct work {
-	uint64_t dqs; /* lane address of `queues` descriptors */
+	uint64_t dqs; /* thread address of `queues` descriptors */
 	uint64_t vol; /* and of a volume's */
 	uint64_t begun, done; /* versions of each element */
 	uint64_t tally;
-	uint64_t ranges; /* RANGE elements of each lane: calls take no variable of a lane's for them */
+	uint64_t ranges; /* RANGE elements of each thread: calls take no variable of a thread's for them */
 	struct gpunvme_dpages cache;
 	uint64_t pages, hot;
 	uint64_t first_step;
@@ -61,7 +61,7 @@ struct work {
 	uint32_t sweep, plant;
 };
 
-/* A lane, and what it has counted. */
+/* A thread, and what it has counted. */
 struct walker {
 	struct reach reach;
 	uint64_t wave, waves, step, accesses, words, until;
@@ -111,7 +111,7 @@ GNVD_FN void look(const struct work *w, struct walker *k, uint64_t index, uint64
 	gnvd_st64(TALLY(w, high), high);
 }
 
-/* The next version of an element of this lane's. */
+/* The next version of an element of this thread's. */
 GNVD_FN uint64_t begin_version(const struct work *w, uint64_t index)
 {
 	uint64_t version = gnvd_ld64(w->done + 8 * index) + 1;
@@ -128,7 +128,7 @@ GNVD_FN void end_version(const struct work *w, uint64_t index, uint64_t value)
 
 /* ---- Where ---- */
 
-/* Any page; most lanes are near each other at the same step. */
+/* Any page; most threads are near each other at the same step. */
 GNVD_FN uint64_t pick_page(const struct work *w, uint64_t step, uint64_t random)
 {
 	uint64_t window = (w->first_step + step) / 16 * (w->hot / 8 + 1);
@@ -148,7 +148,7 @@ GNVD_FN uint64_t own_page(const struct work *w, const struct walker *k, uint64_t
 	return page < w->pages ? page : k->wave;
 }
 
-/* The lane's own elements of a page are so many, side by side. */
+/* The thread's own elements of a page are so many, side by side. */
 GNVD_FN uint32_t own_words(const struct walker *k)
 {
 	return WORDS / k->width;
@@ -163,7 +163,7 @@ GNVD_FN uint64_t own_element(const struct work *w, const struct walker *k, uint6
 
 /* ---- Accesses ---- */
 
-/* Is the call to be made again? Lanes have all pages for a moment. */
+/* Is the call to be made again? Threads have all pages for a moment. */
 GNVD_FN int again(struct walker *k, int ret)
 {
 	uint64_t now;
@@ -220,7 +220,7 @@ GNVD_FN void get_range(const struct work *w, struct walker *k, enum of of, enum 
 		look(w, k, index + i, value[i], low[i]);
 }
 
-/* Each lane looks at some words of a page that it has. */
+/* Each thread looks at some words of a page that it has. */
 GNVD_FN void look_at_page(const struct work *w, struct walker *k, uint64_t page, uint64_t base)
 {
 	uint64_t index, low;
@@ -233,7 +233,7 @@ GNVD_FN void look_at_page(const struct work *w, struct walker *k, uint64_t page,
 	}
 }
 
-/* All lanes of the wave have a page; with `change` it is the wave's own, and each lane changes its part. */
+/* All threads of the wave have a page; with `change` it is the wave's own, and each thread changes its part. */
 GNVD_FN void have_page(const struct work *w, struct walker *k, enum of of, enum kind kind, uint64_t page, int change)
 {
 	uint32_t first = k->lane * own_words(k), end = change ? first + own_words(k) : first, i;
@@ -285,7 +285,7 @@ GNVD_FN void put_range(const struct work *w, struct walker *k, enum of of)
 		end_version(w, index + i, value[i]);
 }
 
-/* The page that get_element() will want two steps later, by some lanes. */
+/* The page that get_element() will want two steps later, by some threads. */
 GNVD_FN void prefetch(const struct work *w, struct walker *k, enum of of)
 {
 	uint64_t random = random_of(w, k, k->step + 2);
@@ -323,7 +323,7 @@ GNVD_FN void walker_end(const struct work *w, const struct walker *k)
 		gnvd_st64(TALLY(w, failed), (uint64_t)(int64_t)k->failed);
 }
 
-/* What the step does, for all lanes of a wave the same. A sweep takes each page once, by the wave that owns it. */
+/* What the step does, for all threads of a wave the same. A sweep takes each page once, by the wave that owns it. */
 enum what { GET_PAGE, GET_RANGE, PUT_PAGE = 13, PUT_RANGE, PUT_ELEMENT };
 
 GNVD_FN uint32_t what_of(const struct work *w, const struct walker *k, enum kind kind, uint64_t *page)
@@ -463,7 +463,7 @@ struct source {
 	struct gpunvme_queue *queue[QUEUES];
 	struct gpunvme_file *file;
 	struct gpunvme_queue *vol;
-	uint64_t dqs, dvol; /* lane addresses */
+	uint64_t dqs, dvol; /* thread addresses */
 	struct work w;
 	struct tally before;
 	uint32_t turns;
@@ -561,7 +561,7 @@ static void run_storm(struct source *s, enum kind kind, uint64_t share, double s
 	} while (tally_of(s).accesses - s->before.accesses < share && (seconds <= 0 || now_seconds() - start < seconds));
 }
 
-/* Changed by lanes, flushed by lanes or by the host, and then what the drive has. */
+/* Changed by threads, flushed by threads or by the host, and then what the drive has. */
 static void check_writable(struct source *s, uint64_t share)
 {
 	struct gpunvme_cache *cache = open_cache(s, GPUNVME_CACHE_WRITE_BACK);
@@ -615,7 +615,7 @@ static void open_queues(struct source *s)
 	s->w.queues = QUEUES;
 }
 
-/* The descriptor of a queue is asked for the time that a lane has. */
+/* The descriptor of a queue is asked for the time that a thread has. */
 static void open_volume(struct source *s)
 {
 	struct gpunvme_queue_opts opts = GPUNVME_QUEUE_OPTS_INIT;

@@ -3,7 +3,7 @@
  * bench/pages_kinds: what the other kinds of a cache of pages do on an NVIDIA GPU, and that every byte is right.
  *
  *   stream   each wave walks through pages of its own, which are not there; with prefetch some pages ahead, and without
- *   changes  lanes put elements anywhere, with room for a quarter of the pages, so that most are written to make room for others;
+ *   changes  threads put elements anywhere, with room for a quarter of the pages, so that most are written to make room for others;
  *            then the host flushes, and a cache of another kind reads all of it
  *
  *   nvcc -arch=sm_90 -O3 -std=c++17 -Iinclude -Idevice -Iexamples/cuda -o pages_kinds bench/pages_kinds.cu \

@@ -29,10 +29,10 @@ struct work {
 	const struct gpunvme_dq *dq;
 	uint32_t queues;
 	struct gpunvme_dpages pages;
-	struct gpunvme_dbuf buf; /* a page for each lane */
+	struct gpunvme_dbuf buf; /* a page for each thread */
 	const uint64_t *plain;
-	uint64_t *to;		/* a page for each lane */
-	uint64_t frames, rounds; /* `rounds` of each lane */
+	uint64_t *to;		/* a page for each thread */
+	uint64_t frames, rounds; /* `rounds` of each thread */
 	uint64_t all, first; /* pages; of those after the frames the first that is asked for */
 	int failed;
 };
@@ -111,7 +111,7 @@ static void elements_plain(void *arg)
 	w->to[gpunvme_thread_id() * WORDS] = sum;
 }
 
-/* Pages that no other lane has, each time others than before. */
+/* Pages that no other thread has, each time others than before. */
 static uint64_t missed_page(const struct work *w, uint64_t round)
 {
 	return w->frames + (w->first + round * gpunvme_thread_count() + gpunvme_thread_id()) % (w->all - w->frames);

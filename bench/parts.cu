@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Where the time of a command goes: one command at a time of one lane and of one wave, with a device header that reads the clock
+ * Where the time of a command goes: one command at a time of one thread and of one wave, with a device header that reads the clock
  * between its steps. bench/guarantees --cuda makes that header and builds this with it; bench/gpu_run --parts runs it. Reading the clock
  * costs 0.1 to 0.2 us a command, and what a part does not wait for itself the next one may.
  */

@@ -3,10 +3,10 @@
  * bench/queue_path: the queue alone. One CPU thread against a controller that only fetches and completes, in order, without I/O.
  *
  *   queue_path                     the controller is a thread: commands per second with 1 and 64 outstanding
- *   queue_path --inline N          the lane calls the controller itself: N commands, no waiting, always the same instructions
- *   queue_path --inline N --empty  the same without the lane's part
+ *   queue_path --inline N          the thread calls the controller itself: N commands, no waiting, always the same instructions
+ *   queue_path --inline N --empty  the same without the thread's part
  *
- * The difference of the last two, counted by perf stat or by valgrind, divided by N is what one command costs a lane; bench/run
+ * The difference of the last two, counted by perf stat or by valgrind, divided by N is what one command costs a thread; bench/run
  * does that. bench/guarantees does it with one of the queue's guarantees left out at a time.
  */
 #include "bench.h"
@@ -26,7 +26,7 @@ struct controller {
 
 /*
  * Completes all there is. The completion queue cannot overflow: it has two entries for each command that can be in flight, and an
- * honest lane after it.
+ * honest thread after it.
  */
 static uint32_t serve(struct controller *c)
 {
@@ -46,7 +46,7 @@ static uint32_t serve(struct controller *c)
 	return n;
 }
 
-/* Spins; yields now and then, as lane and controller may have to share a CPU. */
+/* Spins; yields now and then, as thread and controller may have to share a CPU. */
 static void *serve_thread(void *arg)
 {
 	struct controller *c = arg;
@@ -143,7 +143,7 @@ static int measure(uint32_t qd, double seconds, struct json_object *points)
 	return ret ? failed("no thread for the lane") : GO_ON;
 }
 
-/* ---- The lane as controller ---- */
+/* ---- The thread as controller ---- */
 
 static void run_inline(uint64_t commands, uint32_t qd, int empty, uint32_t flags)
 {

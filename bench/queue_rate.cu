@@ -6,17 +6,17 @@
  * descriptors are filled by hand.
  *
  *   rates         commands per second by number of queues (if nothing is named)
- *   lane_scaling  from one lane to the whole GPU
- *   single_sm     lanes of one multiprocessor, 32 queues
- *   latency       one command at a time: of one lane, and of one wave
- *   ends          a controller that says nothing: how late the last lane hears of a time-out of 100 ms, and of the host's stop
- *   hostile       a controller that does what a broken or malicious drive may do (gpu/hostile.h): every lane gets a result in time
+ *   lane_scaling  from one thread to the whole GPU
+ *   single_sm     threads of one multiprocessor, 32 queues
+ *   latency       one command at a time: of one thread, and of one wave
+ *   ends          a controller that says nothing: how late the last thread hears of a time-out of 100 ms, and of the host's stop
+ *   hostile       a controller that does what a broken or malicious drive may do (gpu/hostile.h): each thread gets a result in time
  *   head_of_line  one command in a hundred completes 10 ms late: what do the others lose? By front, and for the peers
  *   peers         two published algorithms on the same rings with the same controller (gpu/block_drain.h, gpu/ticket.h), over the
  *                 block sizes that they may like
  *
  * --check (rates, peers) gives every command a unique stamp as its LBA. The controller completes commands out of order, with a status
- * that depends on the stamp. Each lane must get its own status, and each stamp must be fetched exactly once.
+ * that depends on the stamp. Each thread must get its own status, and each stamp must be fetched exactly once.
  *
  * --controller gpu --apart: no other block runs on a multiprocessor of the controller. --blocks N: at most so many of the
  * threads (rates, ends, peers).
@@ -25,8 +25,8 @@
  * --stats: the queue keeps its counters, so that commands a doorbell and a drain are known.
  *
  * Built as CUDA: nvcc -arch=sm_90 -O3 -std=c++17 -Iinclude -Idevice -Ilib bench/queue_rate.cu, for single_sm with
- * -DGPUNVME_CQ_BATCH=2, because lanes that fill a multiprocessor have few registers each. Built as C its lanes are threads of this
- * CPU, few of them: that shows that the programs are right and nothing about speed.
+ * -DGPUNVME_CQ_BATCH=2, because threads that fill a multiprocessor have few registers each. Built as C its threads are threads of
+ * this CPU, few of them: that shows that the programs are right and nothing about speed.
  */
 #include "gpu/ends.h"
 
@@ -70,7 +70,10 @@ static int run_rates(const struct options *o)
 	return bad;
 }
 
-/* So many lanes, one wave in a block as long as there are multiprocessors for it. Every queue has lanes, and every lane a wave. */
+/*
+ * So many threads, one wave in a block as long as there are multiprocessors for it. Every queue has threads, and every thread a
+ * wave.
+ */
 static struct point spread(const char *queue, const char *name, uint32_t queues, uint32_t lanes, kernel_fn kernel)
 {
 	struct point p = { queue, name, queues, 1, lanes, 1024, kernel, PER_LANE, SERVE_COUNT };
@@ -170,7 +173,7 @@ static int run_latency(const struct options *o)
 /*
  * A caller whose n commands end together waits for the slowest: one in a hundred takes 10 ms. Of I commands in flight that
  * turned over X a second, at most I / (I/X + P * 10 ms) remain. P is the chance of a late one among n. What is less is lost to others'
- * commands. handles: of each lane that issues commands.
+ * commands. handles: of each thread that issues commands.
  */
 static int compare_late(struct point p, uint32_t handles, uint32_t together, const struct options *o)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * bench/vfio: a controller through VFIO. Where the time from opening to the first read goes, and what one lane reads with rings and data
- * in host memory and, given --vram, in the BAR of that device. bench/vm runs it in a guest, in turn with fio on the kernel's driver.
+ * bench/vfio: a controller through VFIO. Where the time from opening to the first read goes, and what one thread reads with rings
+ * and data in host memory and, given --vram, in the BAR of that device. bench/vm runs it in a guest, in turn with fio on the
+ * kernel's driver.
  */
 #include "bench.h"
 

@@ -3,10 +3,11 @@
  * A block-drain queue, for comparison: our own program of an algorithm as its authors describe it (the CUDA queue pair of uPCIe and
  * xNVMe in their documentation: one block of threads owns a queue pair, fills a batch, thread 0 rings, all wait, repeat).
  *
- * Each lane's command identifier is its number in the block. It writes its entry as sixteen 4-byte volatile stores at its distance
- * from the tail; barrier; lane 0 makes one fence and rings; each lane polls the completion at its distance from the head; barrier;
- * lane 0 rings the completion doorbell. No atomics. The next batch starts when the slowest command of this one has ended. A lane
- * takes the status of whatever completed in its place. So statuses are its own only if the controller completes in order.
+ * Each thread's command identifier is its number in the block. It writes its entry as sixteen 4-byte volatile stores at its
+ * distance from the tail; barrier; thread 0 makes one fence and rings; each thread polls the completion at its distance from the
+ * head; barrier; thread 0 rings the completion doorbell. No atomics. The next batch starts when the slowest command of this one has
+ * ended. A thread takes the status of whatever completed in its place. So statuses are its own only if the controller completes in
+ * order.
  *
  * In its favour: completions are polled with one load, there is no time-out, and no fence after a completion, because the
  * descriptions have none. A kernel that reads what the controller wrote needs one of its own.
@@ -16,7 +17,7 @@
 
 #include "work.h"
 
-/* One lane's entry of a batch that starts at position `at`. */
+/* One thread's entry of a batch that starts at position `at`. */
 GNVD_FN void drain_fill(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *buf, uint64_t at, uint32_t lane, uint64_t slba)
 {
 	volatile uint32_t *sqe = (volatile uint32_t *)(uintptr_t)(dq->sq + 64ull * ((at + lane) & ((1u << dq->sq_shift) - 1)));
@@ -50,7 +51,7 @@ GNVD_FN int drain_poll(const struct gpunvme_dq *dq, uint64_t pos)
 	return (int)(dw3 >> 17);
 }
 
-/* One batch: one command of each lane of the block. Returns the status that this lane takes for its own. */
+/* One batch: one command of each thread of the block. Returns the status that this thread takes for its own. */
 GNVD_FN int drain_batch(const struct work *w, const struct gpunvme_dq *dq, uint32_t round)
 {
 	uint32_t lane = gnvd_block_lane(), lanes = gnvd_block_lanes();

@@ -40,7 +40,7 @@ struct ring {
 	uint32_t held[HELD_MOST][2]; /* CID and stamp of commands not yet completed */
 	struct late *late; /* LATE_MOST of them, in the order in which they are due */
 	uint64_t late_in, late_out;
-	uint64_t expect; /* commands; SERVE_LATE keeps when a quarter and when a half of them were over: later some lanes have ended */
+	uint64_t expect; /* commands; SERVE_LATE keeps when a quarter and a half of them were over: later some threads have ended */
 	uint64_t mark_done[2];
 	double mark_time[2];
 	double quiet_until; /* SERVE_HOSTILE */
@@ -53,7 +53,7 @@ struct ring {
 struct stamps {
 	uint8_t *seen; /* by stamp: how often it was fetched */
 	uint64_t count;
-	uint64_t strange; /* commands that no lane sent */
+	uint64_t strange; /* commands that no thread sent */
 };
 
 struct controller {
@@ -82,7 +82,7 @@ static inline quad completion(const struct ring *q, uint32_t cid, uint32_t statu
 	return cqe;
 }
 
-/* One store, where lanes read an entry with one load; else dword 3 last. */
+/* One store, where threads read an entry with one load; else dword 3 last. */
 static inline void post_entry(struct ring *q, quad cqe)
 {
 	volatile uint32_t *at = q->cq + 4 * q->cq_tail;

@@ -51,7 +51,7 @@ static inline void set_timeout(struct rig *r, double seconds)
 
 /* ---- A controller that says nothing ---- */
 
-/* What the last lane is late; of a lane that waits for room the time-out begins when it comes. */
+/* What the last thread is late; of a thread that waits for room the time-out begins when it comes. */
 static int end_point(struct point p, bool stop, const struct options *o)
 {
 	struct stopper s;
@@ -102,16 +102,16 @@ static int run_ends(const struct options *o)
 #define TELLS (ANSWER_OK | ANSWER_STATUS)
 #define TIMES (TELLS | ANSWER_TIME | ANSWER_SHUTDOWN)
 #define BREAKS (TELLS | ANSWER_PROTO | ANSWER_SHUTDOWN)
-#define HOSTILE_LATE_MS 20.0 /* a lane may hear of it later than it should */
+#define HOSTILE_LATE_MS 20.0 /* a thread may hear of it later than it should */
 
 static const struct hostility {
 	const char *name;
 	enum trick trick;
 	uint32_t word;  /* what the host says in the middle, 0: nothing */
-	uint32_t must;  /* results that some lane gets */
-	uint32_t may;   /* results that any lane may get */
+	uint32_t must;  /* results that some thread gets */
+	uint32_t may;   /* results that any thread may get */
 	uint32_t cause; /* of the queue's end */
-	bool lies;      /* tells lanes of other commands' ends, which nobody can see */
+	bool lies;      /* tells threads of other commands' ends, which nobody can see */
 } hostilities[] = {
 	{ "disorder and errors", TRICK_NONE, 0, TELLS, TELLS, 0, false },
 	{ "pauses", TRICK_PAUSE, 0, TELLS, TELLS, 0, false },
@@ -213,7 +213,9 @@ static int hostile_point(const struct hostility *h, struct point p, const struct
 	return !ok;
 }
 
-/* Waves, lanes of their own, and more lanes than a ring has room for: these see nothing but ends, as there everything is ahead. */
+/*
+ * Waves, threads of their own, and more threads than a ring has room for: these see nothing but ends, as there everything is ahead.
+ */
 static int run_hostile(const struct options *o)
 {
 	struct point waves = { "ours", "waves", 1, 1, 256, 1024, hostile_256, PER_LANE, SERVE_HOSTILE };

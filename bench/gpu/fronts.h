@@ -7,7 +7,7 @@
 
 #define PLACE(of, blocks) ((uint64_t)(blocks) << (of)->lba_shift) /* in bytes */
 
-/* Each lane reads; those of a wave that are together share a place in the queue. */
+/* Each thread reads; those of a wave that are together share a place in the queue. */
 GNVD_FN void read_together(const struct work *w)
 {
 	uint32_t i, wrong = 0;
@@ -18,7 +18,7 @@ GNVD_FN void read_together(const struct work *w)
 	count_errors(w, wrong);
 }
 
-/* Lanes of a wave take turns: each call is made by one lane alone. */
+/* Threads of a wave take turns: each call is made by one thread alone. */
 GNVD_FN void read_alone(const struct work *w)
 {
 	uint32_t i, turn, wrong = 0, lane = gpunvme_thread_id() % gnvd_wave_lanes();
@@ -46,7 +46,7 @@ GNVD_FN void read_as_wave(const struct work *w)
 	count_errors(w, wrong);
 }
 
-/* One command for each wave, with which all its lanes help. */
+/* One command for each wave, with which all its threads help. */
 GNVD_FN void read_wave_one(const struct work *w)
 {
 	uint32_t i, wrong = 0;
@@ -57,7 +57,7 @@ GNVD_FN void read_wave_one(const struct work *w)
 	count_errors(w, wrong);
 }
 
-/* One lane of each wave, blocking. */
+/* One thread of each wave, blocking. */
 GNVD_FN void read_one_lane(const struct work *w)
 {
 	uint32_t i, wrong = 0;
@@ -72,7 +72,7 @@ GNVD_FN void read_one_lane(const struct work *w)
 
 #define HANDLES 16u
 
-/* One lane of each wave keeps HANDLES commands in flight; each round ends one. */
+/* One thread of each wave keeps HANDLES commands in flight; each round ends one. */
 GNVD_FN void read_with_handles(const struct work *w)
 {
 	uint32_t i, index = 0, wrong = 0;
@@ -98,7 +98,7 @@ GNVD_FN void read_with_handles(const struct work *w)
 	count_errors(w, wrong);
 }
 
-/* A block of lanes reads one range, BLOCKS for each of its lanes. */
+/* A block of threads reads one range, BLOCKS for each of its threads. */
 GNVD_FN void read_as_block(const struct work *w)
 {
 	uint32_t i, wrong = 0, lanes = gnvd_block_lanes();
@@ -119,7 +119,7 @@ KERNEL(wave_one_times, 32, OWN_DQ(dq, w, 0);
 KERNEL(one_lane_512, 512, read_one_lane(w);)
 KERNEL(handles_32, 32, read_with_handles(w);)
 KERNEL(block_256, 256, read_as_block(w);)
-/* Each lane reads once from a controller that says nothing. */
+/* Each thread reads once from a controller that says nothing. */
 GNVD_FN void read_in_vain(const struct work *w)
 {
 	int ret;
@@ -152,7 +152,7 @@ GNVD_FN uint64_t answer_of(int ret)
 
 #define CALLS_AFTER_THE_END 3u
 
-/* Each lane reads until it was refused a few times. Results, the longest call and statuses of other commands are kept. */
+/* Each thread reads until it was refused a few times. Results, the longest call and statuses of other commands are kept. */
 GNVD_FN void read_hostile(const struct work *w, uint32_t lanes_of_wave)
 {
 	uint64_t answers = 0, longest = 0, began;

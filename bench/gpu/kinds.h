@@ -72,7 +72,7 @@ GNVD_FN int kind_get_range(const struct reach *r, enum of of, enum kind kind, ui
 	EACH_SOURCE(cached, gpunvme_array_load_range(&src, index, count, 8, to))
 }
 
-/* Of caches whose pages lanes change. */
+/* Of caches whose pages threads change. */
 GNVD_FN int kind_put(const struct reach *r, enum of of, uint64_t index, const uint64_t *value)
 {
 	EACH_SOURCE(writable, gpunvme_array_store(&src, index, 8, value))

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Where lanes run: an NVIDIA GPU when nvcc compiles this, threads of this CPU otherwise. Memory, launches and the form of a kernel.
- * Whatever fails ends the program with a sentence: a measurement has nothing to go on with.
+ * Where threads run: an NVIDIA GPU when nvcc compiles this, threads of this CPU otherwise. Memory, launches and the form of a
+ * kernel. Whatever fails ends the program with a sentence: a measurement has nothing to go on with.
  */
 #ifndef GPUNVME_BENCH_MACHINE_H
 #define GPUNVME_BENCH_MACHINE_H
@@ -47,7 +47,10 @@ static inline double now_seconds(void)
 struct work; /* work.h */
 typedef void (*kernel_fn)(struct work);
 
-/* KERNEL(name, lanes of the largest block, body of a function of `const struct work *w`). More lanes leave each fewer registers. */
+/*
+ * KERNEL(name, threads of the largest block, body of a function of `const struct work *w`). More threads leave each fewer
+ * registers.
+ */
 #define KERNEL(name, most, ...)                                                                                                    \
 	__global__ void __launch_bounds__(most, 1) name(const struct work work)                                                       \
 	{                                                                                                                          \
@@ -62,7 +65,7 @@ typedef void (*kernel_fn)(struct work);
 			die("%s: %s", #call, cudaGetErrorString(err_));                                                            \
 	} while (0)
 
-/* Host memory that lanes reach, zeroed. */
+/* Host memory that threads reach, zeroed. */
 static void *shared_alloc(size_t bytes)
 {
 	void *p;
@@ -76,7 +79,7 @@ static void shared_free(void *p)
 	CUDA(cudaFreeHost(p));
 }
 
-/* Memory of the lanes, zeroed or filled. */
+/* Memory of the threads, zeroed or filled. */
 static uint64_t local_alloc(size_t bytes, const void *from)
 {
 	void *p;

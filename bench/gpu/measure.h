@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* One point: so many lanes on so many queues for some time. What came out, and whether every command was accounted for. */
+/* One point: so many threads on so many queues for some time. What came out, and whether every command was accounted for. */
 #ifndef GPUNVME_BENCH_MEASURE_H
 #define GPUNVME_BENCH_MEASURE_H
 
@@ -18,14 +18,14 @@ struct options {
 	const char *machine;
 };
 
-/* What GNVD_BATCH is where the lanes run; here it is the host's. */
+/* What GNVD_BATCH is where the threads run; here it is the host's. */
 #if defined(GPUNVME_CQ_BATCH)
 #define ENTRIES_A_LOOK (uint32_t)(GPUNVME_CQ_BATCH)
 #else
 #define ENTRIES_A_LOOK (ON_GPU ? 8u : 1u)
 #endif
 
-enum per { PER_LANE, PER_WAVE }; /* which of the lanes issue commands */
+enum per { PER_LANE, PER_WAVE }; /* which of the threads issue commands */
 
 struct point {
 	const char *queue; /* whose: "ours", "block-drain", "ticket" */
@@ -51,7 +51,7 @@ static inline struct point fit(struct point p)
 		p.block_lanes = p.block_lanes < 4 ? p.block_lanes : 4;
 		p.blocks = p.blocks < 2 ? p.blocks : 2;
 		p.queues = p.queues < 2 ? p.queues : 2;
-		p.depth = p.depth < 64 ? p.depth : 64; /* the handles of all lanes must fit */
+		p.depth = p.depth < 64 ? p.depth : 64; /* the handles of all threads must fit */
 	}
 	return p;
 }
@@ -139,13 +139,13 @@ static inline void collect_samples(const struct work *w, struct outcome *out)
 		out->samples[i] = (uint32_t)(out->samples[i] * out->tick_ns);
 }
 
-/* Of one queue, while all its lanes were at work: at the end the unlucky are alone. */
+/* Of one queue, while all its threads were at work: at the end the unlucky are alone. */
 static inline double middle_rate(const struct ring *q)
 {
 	return (double)(q->mark_done[1] - q->mark_done[0]) / (q->mark_time[1] - q->mark_time[0]);
 }
 
-/* timed: each round of the first lane is. */
+/* timed: each round of the first thread is. */
 static inline struct outcome launch(const struct point *p, const struct options *o, uint32_t rounds, bool timed)
 {
 	struct rig *r = rig_new(p->queues, p->depth, p->mode, !strcmp(p->queue, "ticket"), o->on_gpu,

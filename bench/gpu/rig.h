@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Queues made by hand, each word where the host library has it (lib/queue): rings and the control word in host memory, the state with the
- * lanes, in one piece. tests/unit/test_gpu.c compares the descriptors field by field. Only with the controller on the GPU the rings
- * are in its memory, as on the library's first placement.
+ * threads, in one piece. tests/unit/test_gpu.c compares the descriptors field by field. Only with the controller on the GPU the
+ * rings are in its memory, as on the library's first placement.
  */
 #ifndef GPUNVME_BENCH_RIG_H
 #define GPUNVME_BENCH_RIG_H
@@ -17,7 +17,7 @@ struct rig {
 	struct controller c;
 	struct gpunvme_dq *dqs;
 	struct ticket_queue *tickets; /* NULL: for the library's queue */
-	bool local; /* rings in the lanes' memory */
+	bool local; /* rings in the threads' memory */
 	uint32_t flags; /* of the queues: counters */
 	void *shared[2048];
 	uint64_t memory[4096];

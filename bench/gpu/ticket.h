@@ -17,7 +17,7 @@
 
 #include "work.h"
 
-/* In memory of the lanes; words that many want stand on lines of their own. */
+/* In memory of the threads; words that many want stand on lines of their own. */
 struct ticket_queue {
 	uint64_t ticket, pad0[15];
 	uint64_t cid_ticket, pad1[15];
@@ -26,7 +26,7 @@ struct ticket_queue {
 	uint64_t head, pad4[15]; /* completions consumed */
 	uint64_t head_lock, pad5[15];
 	uint64_t fetched, pad6[15]; /* under the head lock */
-	uint64_t turn; /* lane address; of each entry: the ticket that may use it */
+	uint64_t turn; /* thread address; of each entry: the ticket that may use it */
 	uint64_t mark; /* of each entry: the ticket that has written it, and 1 */
 	uint64_t seen; /* of each completion entry: the position whose owner has found it, and 1 */
 	uint64_t busy; /* of each command identifier */

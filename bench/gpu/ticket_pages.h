@@ -28,7 +28,7 @@ struct ticket_pages {
 	uint32_t *owner; /* of each place: its page and 1, 0, or TICKET_TAKEN */
 	unsigned long long *hand;
 	uint32_t places;
-	uint64_t base; /* lane address of the first place */
+	uint64_t base; /* thread address of the first place */
 	uint64_t iova;
 };
 

@@ -8,11 +8,11 @@
 #define BLOCKS 8u /* of 512 bytes: 4 KiB a command */
 
 struct work {
-	uint64_t dqs;  /* lane address of `queues` struct gpunvme_dq */
-	uint64_t peer; /* lane address of `queues` struct ticket_queue, for that queue */
-	uint64_t errors; /* lane address of a count: results that were not what the controller gave this command */
-	uint64_t samples; /* lane address of `rounds` 32-bit times, for latency */
-	uint64_t span; /* lane address of four clocks, for latency: gnvd_clock and fine_clock, before and after */
+	uint64_t dqs;  /* thread address of `queues` struct gpunvme_dq */
+	uint64_t peer; /* thread address of `queues` struct ticket_queue, for that queue */
+	uint64_t errors; /* thread address of a count: results that were not what the controller gave this command */
+	uint64_t samples; /* thread address of `rounds` 32-bit times, for latency */
+	uint64_t span; /* thread address of four clocks, for latency: gnvd_clock and fine_clock, before and after */
 	uint32_t queues;
 	uint32_t rounds;
 	uint32_t check; /* the controller gives statuses */
@@ -48,7 +48,7 @@ GNVD_FN const struct gpunvme_dq *dq_of(const struct work *w, uint32_t queue)
 #define OWN_DQ(dq, w, queue) const struct gpunvme_dq *dq = dq_of(w, queue)
 #endif
 
-/* The number of this lane's command, of all lanes and rounds. */
+/* The number of this thread's command, of all threads and rounds. */
 GNVD_FN uint64_t stamp_of(uint32_t round)
 {
 	return (uint64_t)round * gpunvme_thread_count() + gpunvme_thread_id();
@@ -71,7 +71,7 @@ GNVD_FN void count_errors(const struct work *w, uint32_t wrong)
 		gnvd_add64(w->errors, wrong);
 }
 
-/* The body of a kernel of one block: `call` is one round of it, number i_, and the time it takes the first lane is kept. */
+/* The body of a kernel of one block: `call` is one round of it, number i_, and the time it takes the first thread is kept. */
 #define TIME_ROUNDS(w, call)                                                                                                       \
 	uint32_t i_, wrong_ = 0;                                                                                                   \
 	uint64_t began_;                                                                                                           \

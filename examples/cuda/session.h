@@ -48,7 +48,7 @@ struct session {
 	gpunvme_mem *mem = nullptr;
 	std::vector<gpunvme_queue *> queue;
 	gpunvme_dq *dq = nullptr; /* a view of each queue, for kernels */
-	int *status = nullptr;	  /* of each lane: 0, or why it stopped */
+	int *status = nullptr;	  /* of each thread: 0, or why it stopped */
 	gpunvme_dbuf dbuf;
 	struct gpunvme_ns_info ns = {};
 

@@ -99,7 +99,7 @@ static inline void front_put(void *local, const void *from, size_t bytes)
 	memcpy(local, from, bytes);
 }
 
-/* A stream is a thread that does one launch after the other, with one lane. */
+/* A stream is a thread that does one launch after the other, with one thread. */
 #define FRONT_LAUNCHES 4u /* that wait in a stream, at most */
 
 struct front_launch {

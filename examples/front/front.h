@@ -4,13 +4,13 @@
  * FILE.cu and FILE.hip include it. A wave is a workgroup, and a CPU thread is a wave of its own.
  *
  * FRONT_FN                    a function of kernels
- * FRONT_WIDTH                 lanes of a wave, in kernels
- * front_together()            all lanes of the wave come: what each did before, each sees after it
+ * FRONT_WIDTH                 threads of a wave, in kernels
+ * front_together()            all threads of the wave come: what each did before, each sees after it
  * front_meet(&count, n)       the same for n waves that run at the same time. count begins with 0 and is used once
- * front_fail(&status, why)    any lane that failed says why
- * front_tell(&word, v)        the CPU sees the word after all that this lane did and saw
- * front_clock()               for all lanes the same
- * front_work(ticks, per_ms)   the lane has something else to do for that long
+ * front_fail(&status, why)    any thread that failed says why
+ * front_tell(&word, v)        the CPU sees the word after all that this thread did and saw
+ * front_clock()               for all threads the same
+ * front_work(ticks, per_ms)   the thread has something else to do for that long
  * FRONT_KERNEL(name, type)    name(const struct type *) becomes a kernel: front_run_NAME(waves, &arg) runs it and waits,
  *                             front_start_NAME(stream, waves, &arg) starts it, front_busy(stream) says whether it runs
  *
@@ -60,8 +60,8 @@ static inline FILE *front_image(const char *path)
 }
 
 /*
- * front_open() opens controller, lanes, queues and a buffer of @bytes. front_close() ends them. front_shared() is memory that
- * the CPU and kernels have at the same address, front_local() is the lanes' own. Both are zero, and live as long as the
+ * front_open() opens controller, threads, queues and a buffer of @bytes. front_close() ends them. front_shared() is memory that
+ * the CPU and kernels have at the same address, front_local() is the threads' own. Both are zero, and live as long as the
  * program.
  */
 

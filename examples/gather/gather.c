@@ -39,7 +39,7 @@ GPUNVME_DEVICE static inline uint64_t gather_neighbour(const struct gather_job *
 	return (v ^ v >> 29) % job->matrix;
 }
 
-/* Rows of the neighbours, a lane after the other, all under way before the wave waits. */
+/* Rows of the neighbours, a thread after the other, all under way before the wave waits. */
 FRONT_FN int gather_read(const struct gather_job *job, uint32_t node)
 {
 	const struct gpunvme_dq *dq = &job->front.dq[front_wave() % job->front.queues];

@@ -43,7 +43,7 @@ __global__ void gather(const gpunvme_dq *queues, uint32_t count, gpunvme_dbuf wo
 	status[gpunvme_thread_id()] = ret;
 }
 
-// What that lane should have computed: CPU threads of the library read, on a queue of theirs.
+// What that thread should have computed: CPU threads of the library read, on a queue of theirs.
 static uint64_t walk_again(const session &s, uint32_t lane, uint64_t pieces, uint64_t steps)
 {
 	gpunvme_gpu *cpu;

@@ -21,7 +21,7 @@ struct baseline_request {
 
 struct baseline {
 	struct kv_job *job;
-	const uint32_t *place; /* that of the job for the CPU, which does not reach the lanes' memory */
+	const uint32_t *place; /* that of the job for the CPU, which does not reach the threads' memory */
 	const char *path;
 	uint64_t delay;
 	uint32_t first, requests; /* its own */

@@ -18,7 +18,7 @@
 #define KV_SECTOR 512u
 #define KV_OWN 32u /* fragments of a layer that one wave has, at most */
 #ifndef KV_LOADS
-#define KV_LOADS 16u /* words that a lane loads before it stores the first: each is a way to the host's memory and back */
+#define KV_LOADS 16u /* words that a thread loads before it stores the first: each is a way to the host's memory and back */
 #endif
 #define KV_WRONG (1 << 16) /* status: a fragment is not the one that was wanted */
 
@@ -143,7 +143,7 @@ FRONT_FN void kv_layer(const struct kv_job *job)
 	kv_work(job, job->request, job->layer, front_wave(), front_waves());
 }
 
-/* What a lane has under way, of even and of odd layers: reads, and the write of two layers before. */
+/* What a thread has under way, of even and of odd layers: reads, and the write of two layers before. */
 struct kv_lane {
 	struct gpunvme_req req[2][KV_OWN / FRONT_WIDTH + 2];
 	uint32_t count[2];
@@ -159,7 +159,7 @@ FRONT_FN int kv_move(const struct kv_job *job, const struct gpunvme_dq *dq, uint
 		       gpunvme_submit_read(dq, &job->front.dbuf, offset, pos, job->bytes, req);
 }
 
-/* Fragments of the wave: its number, and each @waves further. A lane asks for its share of them. */
+/* Fragments of the wave: its number, and each @waves further. A thread asks for its share of them. */
 FRONT_FN void kv_ask(const struct kv_job *job, const struct gpunvme_dq *dq, uint32_t request, uint32_t layer, uint32_t wave,
 		     struct kv_lane *lane)
 {

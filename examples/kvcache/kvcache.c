@@ -272,7 +272,7 @@ static double report(const struct run *r)
 	return last;
 }
 
-/* Controller, lanes and queues, and room for what every request has under way. */
+/* Controller, threads and queues, and room for what every request has under way. */
 static void open_front(struct setting *set)
 {
 	struct kv_job *job = &set->job;

@@ -54,7 +54,7 @@ FRONT_FN uint32_t search_square(uint32_t a, uint32_t b)
 	return sum;
 }
 
-/* Neighbours that a lane does at a time: those of a whole node where it is alone. */
+/* Neighbours that a thread does at a time: those of a whole node where it is alone. */
 #define SEARCH_EACH (FRONT_WIDTH < SEARCH_DEGREE ? SEARCH_DEGREE / FRONT_WIDTH : 1)
 
 /* How far the neighbours of @count nodes are from the query. */

@@ -106,7 +106,7 @@ static void prepare(struct run *r, const char *who, const struct setting *set, c
 	job->status = (int *)front_shared(sizeof(*job->status));
 }
 
-/* Controller, lanes and queues, and room for the beams of all slots. */
+/* Controller, threads and queues, and room for the beams of all slots. */
 static void open_front(struct front *f, const struct setting *set)
 {
 	char uri[IMAGE_URI], keys[96];

@@ -32,7 +32,7 @@ struct gpunvme_stream {
 void gnv_cpu_run(const struct gpunvme_gpu *gpu, enum gnv_kernel kernel, uint32_t threads, void *args)
 {
 	if (threads == 1 || gpunvme_cpu_launch(threads, gpu->info.width, gnv_kernel_cpu[kernel], args))
-		gnv_kernel_cpu[kernel](args); /* this thread is a wave of one lane */
+		gnv_kernel_cpu[kernel](args); /* this thread is a wave of one thread */
 }
 
 /* Wait for a kernel. Return: NULL the stream ends and has none. Under the lock. */

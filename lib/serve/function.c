@@ -31,7 +31,7 @@
 #define DEVICE_CONTROL (EXPRESS + 8)
 #define DEVICE_CONTROL_BITS 0x7fffu
 #define DEVICE_CONTROL_FLR 0x80u /* in its second byte */
-#define LINK 0x0011u		 /* one lane of 2.5 GT/s, which is not connected */
+#define LINK 0x0011u		 /* one thread of 2.5 GT/s, which is not connected */
 
 static void put(uint8_t *to, uint32_t value, unsigned bytes)
 {

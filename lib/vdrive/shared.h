@@ -57,7 +57,7 @@ enum gnv_vd_sq_flags {
 	GNV_VD_GONE = 2	   /* fetch nothing, discard parked commands */
 };
 
-/* Each lane of a team keeps it in registers during a turn. */
+/* Each thread of a team keeps it in registers during a turn. */
 struct gnv_vd_sq_state {
 	uint32_t head, parked;
 	uint32_t stuck, reserved;

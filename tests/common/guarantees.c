@@ -84,7 +84,7 @@ int rig_move(struct rig *rig, unsigned side, bool write, uint64_t lba)
 	return gpunvme_run_copy(s->gpu, &s->dq, 1, dbuf, &copy);
 }
 
-/* The lane of the other side, until the first was told, and once more. */
+/* The thread of the other side, until the first was told, and once more. */
 static void *go_on(void *arg)
 {
 	struct rig *rig = arg;
@@ -124,7 +124,7 @@ static enum comes_back bring_back(struct rig *rig)
 		return ALONE;
 	good(gpunvme_dev_get_info(rig->dev, &before));
 	for (int i = 0; i < 2; i++) {
-		good(gpunvme_queue_retire(rig->side[i].qp)); /* no lane runs */
+		good(gpunvme_queue_retire(rig->side[i].qp)); /* no thread runs */
 		if (gpunvme_queue_recover(rig->side[i].qp)) {
 			print_message("%s\n", gpunvme_errmsg());
 			return NEVER;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Opening lanes must fail so, and say why. */
+/* Opening threads must fail so, and say why. */
 #ifndef TESTS_COMMON_REFUSED_H
 #define TESTS_COMMON_REFUSED_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A queue in plain memory, as a controller without I/O and the lanes of one process share it: for tests and benchmarks. */
+/* A queue in plain memory, as a controller without I/O and the threads of one process share it: for tests and benchmarks. */
 #ifndef TESTS_COMMON_RIG_H
 #define TESTS_COMMON_RIG_H
 

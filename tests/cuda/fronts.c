@@ -7,7 +7,7 @@
 #include <stddef.h>
 #define FN static inline
 #define PUBLIC __attribute__((visibility("default")))
-/* Launched from here, because lanes and their launcher must be in one program. */
+/* Launched from here, because threads and their launcher must be in one program. */
 #define KERNEL(name)                                                                                                               \
 	FN void body_##name(const struct front_args *a);                                                                           \
 	extern const size_t name##_args;                                                                                           \
@@ -53,7 +53,7 @@ KERNEL(front_lane)
 				     (uint64_t)a->nblocks << a->dq.lba_shift));
 }
 
-/* Every lane at another moment, in a loop of its own. */
+/* Every thread at another moment, in a loop of its own. */
 KERNEL(front_diverged)
 {
 	uint64_t lba = gpunvme_thread_id() * a->nblocks, i;
@@ -80,7 +80,7 @@ KERNEL(front_wave)
 
 	ret = gpunvme_wave_write(&a->dq, &a->dbuf, part(a), lba << a->dq.lba_shift,
 				 odd ? GPUNVME_NO_TRANSFER : (uint64_t)a->nblocks << a->dq.lba_shift, 0);
-	if (odd) /* half of the lanes take another way for a while */
+	if (odd) /* half of the threads take another way for a while */
 		ret = gpunvme_write(&a->dq, &a->dbuf, part(a), lba << a->dq.lba_shift, (uint64_t)a->nblocks << a->dq.lba_shift, 0);
 	answer(a, ret ? ret
 		      : gpunvme_wave_read(&a->dq, &a->dbuf, a->half + part(a), lba << a->dq.lba_shift,

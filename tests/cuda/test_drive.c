@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A drive that runs on an NVIDIA GPU, with the mock driver and with the machine's: launches that run after one another, memory that
- * drive and lanes share, what is refused.
+ * drive and threads share, what is refused.
  */
 #include "cuda/drive_rig.h"
 
@@ -202,7 +202,7 @@ static void memory_of_the_gpu_that_is_refused(void **state)
 	driver->fail = NULL;
 }
 
-/* The same memory is a drive's and the lanes': whichever lets go first, the other still reaches it. */
+/* The same memory is a drive's and the threads': whichever lets go first, the other still reaches it. */
 static void memory_outlives_one_of_its_users(void **state)
 {
 	struct gpunvme_dev *other;
@@ -348,7 +348,7 @@ static void the_context_of_a_served_drive_ends(void **state)
 	assert_true(end_served(&s, driver) > 2);
 }
 
-/* On a busy machine the lanes of the mock may stop for longer than those of a GPU do: the drive's launch stays for longer. */
+/* On a busy machine the threads of the mock may stop for longer than those of a GPU do: the drive's launch stays for longer. */
 static bool stays_long; /* atomic */
 static bool refuses; /* atomic: no region can be written to the drive's memory */
 int __real_gnv_cuda_write(struct gnv_cuda *cuda, uint64_t at, const void *from, size_t len);

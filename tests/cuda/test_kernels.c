@@ -146,7 +146,7 @@ static void check_answers(struct stage *s, int32_t expect)
 	free(status);
 }
 
-/* What lanes from `first` on were to move has arrived, and is in the file from block `lba` on. */
+/* What threads from `first` on were to move has arrived, and is in the file from block `lba` on. */
 static void check_bytes(struct stage *s, uint64_t from, uint64_t bytes, uint64_t lba)
 {
 	uint8_t *p = gpunvme_mem_ptr(s->mem), *file = malloc(bytes);

@@ -12,7 +12,7 @@ struct cache {
 	struct rig *r;
 	struct gpunvme_dpages *view;
 	struct gpunvme_cache_state *state;
-	uint64_t *table, *frame, *bytes, *local; /* local: where lanes read pages, which they copy; or NULL */
+	uint64_t *table, *frame, *bytes, *local; /* local: where threads read pages, which they copy; or NULL */
 	void *more[3];  /* of a file or a volume */
 };
 

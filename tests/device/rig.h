@@ -31,7 +31,7 @@ static inline void rig_end(struct rig *r, bool idle)
 	rig_free(r);
 }
 
-/* Kernels carry GPUNVME_DEVICE, so that tests/gfx finds them and runs them as machine code. There lanes leave a loop together. */
+/* Kernels carry GPUNVME_DEVICE, so that tests/gfx finds them and runs them as machine code. There threads leave a loop together. */
 #define RIG_ANY_LANE(condition) (condition)
 #define RIG_NAP_US(us) nanosleep(&(struct timespec){ 0, (long)(us) * 1000 }, NULL)
 
@@ -41,7 +41,7 @@ static inline void rig_end(struct rig *r, bool idle)
 #define RIG_FORGET(base) ((void)0)
 #endif
 
-/* A program whose lanes are slow counts less. */
+/* A program whose threads are slow counts less. */
 #ifdef SLOW_LANES
 #define RIG_COUNT(usual, slow) (slow)
 #else
@@ -56,7 +56,7 @@ static inline void rig_stop(struct rig *r, uint32_t stop)
 		RIG_NAP_US(1000);
 }
 
-/* Ticks of the lane clock. */
+/* Ticks of the thread clock. */
 static inline uint64_t rig_ms(uint64_t ms)
 {
 	return ms * 1000000;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Lanes as coroutines of one thread, and a scheduler that decides before every access to shared memory which of them goes on. The
+ * Threads as coroutines of one thread, and a scheduler that decides before every access to shared memory which of them goes on. The
  * decisions come from a seed, so a run can be repeated. Included instead of <gpunvme/device.h>, by one source file of a program.
  *
  * The primitives of device/cpu.h stay as they are: between its inclusion and that of the queue algorithm their names become macros
- * that take a step first. Waiting (pause, yield) always lets another lane go on, and the clock counts steps.
+ * that take a step first. Waiting (pause, yield) always lets another thread go on, and the clock counts steps.
  *
  * Under the thread sanitizer each coroutine is a thread whose order with others comes from atomics only: races are found although
  * nothing runs in parallel.
@@ -38,7 +38,7 @@ struct coroutine {
 	ucontext_t context;
 	char *stack;
 	void *tsan;
-	void *self; /* gnvd_cpu_self of this lane */
+	void *self; /* gnvd_cpu_self of this thread */
 	int64_t ahead; /* its clock */
 	void (*run)(unsigned number);
 	bool over;

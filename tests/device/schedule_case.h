@@ -125,10 +125,10 @@ static void run_case(void (*check)(void), void (*work)(unsigned number))
 	schedule_start(c.seed, stays[draw(5)], STEPS, check, stuck);
 	schedule_begin(&c.lanes, work, control);
 	schedule_run();
-	mini_freeze(&c.rig->ctrl, false); /* what no lane waits for comes in, too */
+	mini_freeze(&c.rig->ctrl, false); /* what no thread waits for comes in, too */
 }
 
-/* A turn of the controller and of the queue after the lanes; after too many of them the identifiers are lost. */
+/* A turn of the controller and of the queue after the threads; after too many of them the identifiers are lost. */
 static void drain_once(unsigned turns, uint32_t expected)
 {
 	if (turns == 100000)

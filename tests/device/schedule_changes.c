@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Pages that lanes change under test_schedule: lanes change words of their own by pages and elements, look at them, and flush, in
- * caches that are too small.
+ * Pages that threads change under test_schedule: threads change words of their own by pages and elements, look at them, and flush,
+ * in caches that are too small.
  *
  * The controller takes what it writes when it fetches the command, and looks when it completes that whether it is the same still. What
- * it reads is spoiled until then. At the end every word is what its lane has put there last: on the drive, or in a frame that says so
- * and has one reference for it. A write that failed or was given up has lost nothing.
+ * it reads is spoiled until then. At the end every word is what its thread has put there last: on the drive, or in a frame that
+ * says so and has one reference for it. A write that failed or was given up has lost nothing.
  */
 #define SCHEDULE_PART "changes"
 #include "schedule.h"
@@ -104,7 +104,7 @@ static uint16_t status_of(uint64_t lba)
 	return last->writes && page == t.bad ? 0x280 : 0;
 }
 
-/* ---- The lanes ---- */
+/* ---- The threads ---- */
 
 /* -EAGAIN: others have all pages. The reason why no page could be written to make room is returned, too. */
 static bool done(const char *what, uint64_t page, int ret)
@@ -210,7 +210,7 @@ static void choose(uint64_t seed)
 	choose_cache();
 	choose_lanes(7, 16);
 	choose_trouble(6);
-	c.rig->dq.cmd_timeout = 2000000; /* a lane that only reads waits so long for a frame whose page cannot be written */
+	c.rig->dq.cmd_timeout = 2000000; /* a thread that only reads waits so long for a frame whose page cannot be written */
 	choose_controller(16, status_of, on_fetch);
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Lanes of waves as coroutines, and one more after them, which plays the controller. Included after schedule.h and rig.h. */
+/* Threads of waves as coroutines, and one more after them, which plays the controller. Included after schedule.h and rig.h. */
 #ifndef TESTS_DEVICE_SCHEDULE_LANES_H
 #define TESTS_DEVICE_SCHEDULE_LANES_H
 
@@ -37,7 +37,7 @@ static void schedule_begin(struct schedule_lanes *l, void (*work)(unsigned numbe
 	schedule_add(l->count, control, NULL);
 }
 
-/* A lane returns. */
+/* A thread returns. */
 static void schedule_leave(struct schedule_lanes *l, unsigned number)
 {
 	struct gnvd_cpu_wave *wave = l->lane[number].wave;
@@ -65,7 +65,7 @@ static void schedule_end(struct schedule_lanes *l)
 	free(schedule.co);
 }
 
-/* After the lanes: what nobody asked for comes in, too. */
+/* After the threads: what nobody asked for comes in, too. */
 static void schedule_drain(struct rig *rig)
 {
 	struct gnvd_wave w;

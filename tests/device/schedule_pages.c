@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Page caches under test_schedule, most of them with prefetch: lanes get, prefetch and finish pages of small caches.
+ * Page caches under test_schedule, most of them with prefetch: threads get, prefetch and finish pages of small caches.
  *
- * The controller spoils a frame when it fetches the command, and fills it when it completes that. A lane that gets a page finds its
- * bytes until it gives the page back, or gets the failure that all of its reads end with. At the end no page has a reference or is half
- * read, each identifier is free or a page's that is coming, each frame is a page's, free, or lost by a read that was given up, and of
- * what was prefetched all is accounted for.
+ * The controller spoils a frame when it fetches the command, and fills it when it completes that. A thread that gets a page finds
+ * its bytes until it gives the page back, or gets the failure that all of its reads end with. At the end no page has a reference or
+ * is half read, each identifier is free or a page's that is coming, each frame is a page's, free, or lost by a read that was given
+ * up, and of what was prefetched all is accounted for.
  */
 #define SCHEDULE_PART "pages"
 #include "schedule.h"
@@ -80,7 +80,7 @@ static uint16_t status_of(uint64_t page)
 	return is_bad(page) ? 0x281 : 0;
 }
 
-/* ---- The lanes ---- */
+/* ---- The threads ---- */
 
 static void judge(const char *what, uint64_t page, int ret)
 {

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The queue under test_schedule: rings, waves, what lanes do, how the controller behaves and where counters begin come from the seed.
+ * The queue under test_schedule: rings, waves, what threads do, how the controller behaves and where counters begin come from the
+ * seed.
  *
  * Every command has a stamp of its own, from which the controller derives its status. At the end each stamp that was issued was
- * fetched once and its lane got that status once, all identifiers are free, no failed command that no lane waited for is missing, and
- * every completion was counted, of runs with an odd seed its time, too.
+ * fetched once and its thread got that status once, all identifiers are free, no failed command that no thread waited for is
+ * missing, and every completion was counted, of runs with an odd seed its time, too.
  */
 #define SCHEDULE_PART "queue"
 #include "schedule.h"
@@ -21,7 +22,7 @@ static struct {
 	uint32_t errors; /* one status in so many is one; 0: none */
 	uint64_t rung;       /* position the doorbell stands for */
 	uint64_t taken;      /* the same of the CQ's */
-	uint8_t seen[STAMPS], want[STAMPS]; /* fetched by the controller; issued by a lane */
+	uint8_t seen[STAMPS], want[STAMPS]; /* fetched by the controller; issued by a thread */
 	uint64_t unheard;    /* failed commands nobody waits for (atomic) */
 } t;
 
@@ -97,7 +98,7 @@ static void on_fetch(void *ctx, const struct gpunvme_sqe *cmd)
 		fail("the controller fetched stamp %llu, which is not a command, or for the second time", (unsigned long long)stamp);
 }
 
-/* ---- The lanes ---- */
+/* ---- The threads ---- */
 
 /* Returns true to go on. */
 static bool judge(const char *what, uint64_t stamp, int ret)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Pages that lanes change: the words of the header itself, over a controller that moves blocks between the frames and a drive in
- * plain memory as commands say. Each lane has one word of each page to itself, and knows what it has put there last.
+ * Pages that threads change: the words of the header itself, over a controller that moves blocks between the frames and a drive in
+ * plain memory as commands say. Each thread has one word of each page to itself, and knows what it has put there last.
  */
 #include <gpunvme/device.h>
 
@@ -10,14 +10,14 @@
 #define PAGE 4096u
 #define PAGES 24u
 #define LANES_MOST 64u
-/* Of a page, from the lane's own to the next lane's: eight lanes change a block. */
+/* Of a page, from the thread's own to the next thread's: eight threads change a block. */
 #define LANE_WORDS 8u
-#define BAD 43u /* a write that begins at this block fails: page 5, changed by lanes from 24 on alone */
+#define BAD 43u /* a write that begins at this block fails: page 5, changed by threads from 24 on alone */
 
 struct changes {
 	const struct gpunvme_dq *dq;
 	const struct gpunvme_dpages *cache;
-	uint32_t *version; /* of PAGES words of each lane */
+	uint32_t *version; /* of PAGES words of each thread */
 	uint32_t rounds, wrong, right, again;
 };
 
@@ -134,7 +134,7 @@ static const uint64_t *newest(struct stage *s, uint64_t page)
 	return s->frame[2 * s->view->frames + frame] ? (s->local ? s->local : s->bytes) + frame * 512 : s->drive + page * 512;
 }
 
-/* Every word is what its lane has put last, wherever the page is, and no other word was touched. Return pages with changes. */
+/* Every word is what its thread has put last, wherever the page is, and no other word was touched. Return pages with changes. */
 static uint32_t check_words(struct stage *s)
 {
 	uint32_t changed = 0, i;
@@ -210,7 +210,7 @@ static GPUNVME_DEVICE void element_kernel(void *arg)
 	}
 }
 
-/* All lanes together, each its share. */
+/* All threads together, each its share. */
 static GPUNVME_DEVICE void flush_kernel(void *arg)
 {
 	struct changes *c = (struct changes *)arg;
@@ -220,7 +220,7 @@ static GPUNVME_DEVICE void flush_kernel(void *arg)
 	__atomic_fetch_add(ret == 0 ? &c->right : ret == -GPUNVME_EAGAIN ? &c->again : &c->wrong, 1, __ATOMIC_RELAXED);
 }
 
-/* Some lanes change while the others flush. */
+/* Some threads change while the others flush. */
 static GPUNVME_DEVICE void both_kernel(void *arg)
 {
 	struct changes *c = (struct changes *)arg;

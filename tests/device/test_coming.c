@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A lane goes on with a page that is coming, or takes its frame, and between its look at the words of the frame and the compare of
- * the page's word 256 changes have passed, which are as none: the page is coming again, by another command. Or another lane has
- * ended it, which no lane had asked for. And for how long lanes wait, by a clock of the test's own.
+ * A thread goes on with a page that is coming, or takes its frame, and between its look at the words of the frame and the compare
+ * of the page's word 256 changes have passed, which are as none: the page is coming again, by another command. Or another thread
+ * has ended it, which no thread had asked for. And for how long threads wait, by a clock of the test's own.
  */
 #include <gpunvme/device/platform.h>
 
@@ -111,7 +111,7 @@ static void the_frame_of_a_command_that_is_over_is_taken(void **state)
 	assert_int_equal(queue.prefetched, 0);
 }
 
-/* It may still write there; the lane that takes its completion frees its identifier. */
+/* It may still write there; the thread that takes its completion frees its identifier. */
 static void one_that_is_not_loses_its_frame(void **state)
 {
 	(void)state;
@@ -159,7 +159,7 @@ static void a_page_of_another_queue_is_ended(void **state)
 	assert_int_equal(words.lost, 1);
 }
 
-/* The lane's reference was there before, so the page is not one that nobody has asked for. */
+/* The thread's reference was there before, so the page is not one that nobody has asked for. */
 static void waiting_for_a_thread_that_finishes_counts_as_a_request(void **state)
 {
 	struct gpunvme_dpages counted = cache;

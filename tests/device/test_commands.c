@@ -587,7 +587,7 @@ static GPUNVME_DEVICE uint16_t fail_odd(uint64_t stamp)
 	return stamp & 1 ? GPUNVME_SC_LBA_RANGE : 0;
 }
 
-/* Lanes of one wave on different queues. */
+/* Threads of one wave on different queues. */
 static GPUNVME_DEVICE void read_alternating(void *arg)
 {
 	struct pair *p = (struct pair *)arg;

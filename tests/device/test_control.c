@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The control word, on coroutines with one seed for each run (schedule.h): lanes wait on a controller that is silent, the host says
- * stop, takes it back, says a cause, or nothing, so that only time ends the waiting. Clocks of lanes differ by up to 2 us. A lane
- * that asks the host may be gone for long, before its load or after it.
+ * The control word, on coroutines with one seed for each run (schedule.h): threads wait on a controller that is silent, the host
+ * says stop, takes it back, says a cause, or nothing, so that only time ends the waiting. Clocks of threads differ by up to 2 us. A
+ * thread that asks the host may be gone for long, before its load or after it.
  *
  *   test_control           a fixed list of seeds
  *   test_control SEED      that one again
  *
- * What the host says reaches every lane within 3 ms of the simulated clock, a time-out comes no later; and it reaches all lanes that look
- * together at their second look. A call that begins when the host has taken
- * a stop back hears nothing of it. And the host's word is loaded once in 1/32 ms, whatever the number of lanes.
+ * What the host says reaches every thread within 3 ms of the simulated clock, a time-out comes no later; and it reaches all threads
+ * that look together at their second look. A call that begins when the host has taken
+ * a stop back hears nothing of it. And the host's word is loaded once in 1/32 ms, whatever the number of threads.
  */
 #include "schedule.h"
 
@@ -23,7 +23,7 @@
 #define LANES 12u
 #define MS 1000000ull /* ticks; the clock of schedule.h is one of nanoseconds */
 #define LATE (3 * MS)
-#define BEAT 300000 /* ticks from one look to the next, where all lanes look together */
+#define BEAT 300000 /* ticks from one look to the next, where all threads look together */
 #define STEPS 10000000u
 #define SKEW 2000
 
@@ -34,13 +34,13 @@ static struct {
 	struct rig *rig;
 	uint32_t lanes, begun, over;
 	enum host host;
-	bool steals; /* the lane that asks may be gone for long */
-	bool beat; /* lanes look together and seldom, as those of a wave do that is held up */
+	bool steals; /* the thread that asks may be gone for long */
+	bool beat; /* threads look together and seldom, as those of a wave do that is held up */
 	bool calm; /* between stop and its end nobody looks */
 	uint64_t said; /* when the host said what ends the waiting */
 	uint32_t taken_back;
 	uint64_t loads, first, last, stolen;
-	uint32_t lost; /* lanes that are gone until the others have returned */
+	uint32_t lost; /* threads that are gone until the others have returned */
 	bool gone[LANES + 1];
 } t;
 
@@ -79,7 +79,7 @@ static void stuck(void)
 	fail("no end in sight: %u of %u lanes have returned", t.over, t.lanes);
 }
 
-/* This lane is not scheduled: for a while, or until the others have returned. */
+/* This thread is not scheduled: for a while, or until the others have returned. */
 NO_TSAN static void away(void)
 {
 	uint64_t until = draw(4) ? schedule.now + draw(draw(2) ? 200000 : 3 * MS) : ~0ull;
@@ -141,7 +141,7 @@ static void host(unsigned number)
 		say(GPUNVME_ESHUTDOWN);
 }
 
-/* ---- The lanes ---- */
+/* ---- The threads ---- */
 
 static int one_call(struct gpunvme_req *req)
 {
@@ -156,7 +156,7 @@ static int one_call(struct gpunvme_req *req)
 		ret = gpunvme_poll(&t.rig->dq, req);
 	schedule_yield();
 	while (ret == -GPUNVME_ECANCELED && t.host == TAKES_IT_BACK && t.calm && !__atomic_load_n(&t.taken_back, __ATOMIC_ACQUIRE))
-		schedule_yield(); /* so that the lanes' copy is that of before */
+		schedule_yield(); /* so that the threads' copy is that of before */
 	if (ret == -GPUNVME_ECANCELED && (taken_back || t.host == SAYS_NOTHING || t.host == SAYS_CAUSE))
 		fail("a call hears of a stop that was taken back before it began");
 	return ret;
@@ -223,7 +223,7 @@ static void run(uint64_t seed)
 	}
 	schedule_run();
 	holds = (t.rig->dq.ticks_per_ms >> GPUNVME_CONTROL_SHIFT) - GPUNVME_CONTROL_WORD - 2 * SKEW;
-	most = (t.last - t.first) / holds + 1 + 2 * t.stolen; /* a lane that was gone may put an older time over a newer one */
+	most = (t.last - t.first) / holds + 1 + 2 * t.stolen; /* a thread that was gone may put an older time over a newer one */
 	if (t.loads > most)
 		fail("the host's word was loaded %llu times in %llu ticks", (unsigned long long)t.loads,
 		     (unsigned long long)(t.last - t.first));

@@ -6,7 +6,7 @@
 #include "rig.h"
 
 #define ON (GPUNVME_COUNTERS != 0)
-#define COMMANDS 2000u /* of each lane */
+#define COMMANDS 2000u /* of each thread */
 #define HELD 5u
 
 /* A third of the commands fail. */
@@ -158,8 +158,8 @@ static int by_size(const void *a, const void *b)
 }
 
 /*
- * The lane times its own calls. Each command's time is within its call's, so the n-th shortest of one is at most the n-th shortest of
- * the other; and those that the controller held back took at least that long.
+ * The thread times its own calls. Each command's time is within its call's, so the n-th shortest of one is at most the n-th
+ * shortest of the other; and those that the controller held back took at least that long.
  */
 static void times_are_within_the_callers(void **state)
 {

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Files by each front: extents in no order, holes, the end within a block, bytes that go through the bounce area, against a controller
- * that moves the data of each command and knows its lists. What it wrote, what lanes stored and nothing else must be in the buffer.
- * tests/soft/test_file_fronts.c has more of them, on CPU threads only.
+ * that moves the data of each command and knows its lists. What it wrote, what threads stored and nothing else must be in the
+ * buffer. tests/soft/test_file_fronts.c has more of them, on CPU threads only.
  */
 #include <gpunvme/device.h>
 
 #include "rig.h"
 
-/* Areas of lanes in the buffer; places of the file, their blocks; its bytes, of the last block not all. */
+/* Areas of threads in the buffer; places of the file, their blocks; its bytes, of the last block not all. */
 #define LANES 32u
 #define AREA 16384u
 #define PLACES 30u
@@ -64,7 +64,7 @@ static void move(void *ctx, const struct gpunvme_sqe *cmd)
 		memcpy(data, d->bytes + at, bytes);
 }
 
-/* ---- Lanes ---- */
+/* ---- Threads ---- */
 
 /* Each has a block of its own after all areas, or the first of a workgroup those of all. */
 static GPUNVME_DEVICE struct gpunvme_cursor cursor_of(const struct files *f, uint32_t first)
@@ -74,7 +74,7 @@ static GPUNVME_DEVICE struct gpunvme_cursor cursor_of(const struct files *f, uin
 	return cur;
 }
 
-/* Of bytes here and there among those that a lane was told are there. */
+/* Of bytes here and there among those that a thread was told are there. */
 static GPUNVME_DEVICE uint64_t sum_of(const uint8_t *bytes, uint64_t n)
 {
 	uint64_t sum = n, i;
@@ -277,7 +277,7 @@ static uint64_t draw(uint64_t *random)
 	return *random >> 33;
 }
 
-/* Any bytes, or whole blocks; where lanes of a wave make one transfer together, that of the first. */
+/* Any bytes, or whole blocks; where threads of a wave make one transfer together, that of the first. */
 static void make_transfers(struct files *f, uint32_t together, bool whole, uint64_t *random)
 {
 	const uint64_t mask = whole ? ~511ull : ~0ull;
@@ -360,7 +360,7 @@ static void workgroups(void **state)
 	reads_by(group_kernel, 8, 8, RIG_COUNT(4, 1));
 }
 
-/* To places that are no holes, each lane to its own, and one into a hole. */
+/* To places that are no holes, each thread to its own, and one into a hole. */
 static void writes(void **state)
 {
 	struct drive *d = drive_new();
@@ -390,8 +390,8 @@ static void writes(void **state)
 }
 
 /*
- * A block from each lane, or one for all lanes together. Every second lane of a wave has none of its own. Handles: eight lanes,
- * because the queue has fewer places than a wave has lanes.
+ * A block from each thread, or one for all threads together. Every second thread of a wave has none of its own. Handles: eight
+ * threads, because the queue has fewer places than a wave has threads.
  */
 static void write_with(struct drive *d, void (*kernel)(void *arg), uint32_t flags)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The other ways to use a queue: whole waves, many handles of one lane, a service that takes the completions. */
+/* The other ways to use a queue: whole waves, many handles of one thread, a service that takes the completions. */
 #include "rig.h"
 
 static enum mini_fate hold_below_100(uint64_t stamp)
@@ -25,7 +25,7 @@ struct waves {
 	uint32_t rounds, wrong;
 };
 
-/* Lanes come late, each at another time; every third has nothing to do. */
+/* Threads come late, each at another time; every third has nothing to do. */
 static GPUNVME_DEVICE void wave_kernel(void *arg)
 {
 	struct waves *w = (struct waves *)arg;
@@ -51,7 +51,7 @@ static void run_waves(uint32_t lanes, uint32_t width, uint32_t rounds)
 	rig_start(r);
 	assert_int_equal(gpunvme_cpu_launch(lanes, width, wave_kernel, &w), 0);
 	assert_int_equal(w.wrong, 0);
-	/* One place in the queue for a wave: however late its lanes come, it rings once a round, or another wave does it. */
+	/* One place in the queue for a wave: however late its threads come, it rings once a round, or another wave does it. */
 	assert_true(r->state->doorbells <= (lanes + width - 1) / width * rounds);
 	rig_end(r, true);
 }
@@ -65,7 +65,7 @@ static void waves_come_whole(void **state)
 	run_waves(32, 32, 10);
 }
 
-/* Some lanes have left the kernel: the wave is what remains. */
+/* Some threads have left the kernel: the wave is what remains. */
 static GPUNVME_DEVICE void shrinking_kernel(void *arg)
 {
 	struct waves *w = (struct waves *)arg;
@@ -89,7 +89,7 @@ static void waves_do_without_lanes_that_left(void **state)
 	rig_end(r, true);
 }
 
-/* One transfer for a wave, whose lanes come late, each at another time, and all get its status. */
+/* One transfer for a wave, whose threads come late, each at another time, and all get its status. */
 static GPUNVME_DEVICE void wave_one_kernel(void *arg)
 {
 	struct waves *w = (struct waves *)arg;
@@ -121,7 +121,7 @@ static void waves_share_one_transfer(void **state)
 		rig_start(r);
 		assert_int_equal(gpunvme_cpu_launch(shapes[i][0], shapes[i][1], wave_one_kernel, &w), 0);
 		assert_int_equal(w.wrong, 0);
-		assert_int_equal(r->state->pub, shapes[i][0] / shapes[i][1] * rounds); /* no lane but one of each wave had a command */
+		assert_int_equal(r->state->pub, shapes[i][0] / shapes[i][1] * rounds); /* no thread but one of each wave had a command */
 		rig_end(r, true);
 	}
 }
@@ -218,7 +218,7 @@ static void waves_use_volumes(void **state)
 	(void)state;
 	run_on_volume(2, 1, RIG_COUNT(40, 10), 4);
 	run_on_volume(8, 4, RIG_COUNT(40, 6), 4);
-	run_on_volume(32, 32, RIG_COUNT(10, 3), 3); /* more lanes than places */
+	run_on_volume(32, 32, RIG_COUNT(10, 3), 3); /* more threads than places */
 }
 
 /* ---- Many handles ---- */
@@ -258,7 +258,7 @@ struct holders {
 	uint32_t wrong;
 };
 
-/* Lanes with different numbers of handles, in waves. */
+/* Threads with different numbers of handles, in waves. */
 static GPUNVME_DEVICE void holding_kernel(void *arg)
 {
 	struct holders *h = (struct holders *)arg;
@@ -452,7 +452,7 @@ static void service_takes_what_nobody_waits_for(void **state)
 	rig_end(rig[1], true);
 }
 
-/* A service that does not run costs time, nothing else: lanes help themselves now and then. */
+/* A service that does not run costs time, nothing else: threads help themselves now and then. */
 static void nothing_hangs_on_the_service(void **state)
 {
 	struct rig *r = rig_new(4, 0);

@@ -178,7 +178,7 @@ static uint64_t let_go[3]; /* when it did, atomic */
 
 static enum mini_fate hold_until_due(uint64_t stamp)
 {
-	static bool asking; /* on the executor a lane that reads the clock gives the controller a turn */
+	static bool asking; /* on the executor a thread that reads the clock gives the controller a turn */
 	uint64_t now;
 
 	if (asking)
@@ -287,8 +287,8 @@ CRIME(MINI_SQHD_AHEAD)
 CRIME(MINI_SQHD_BIG)
 
 /*
- * The copy of a completion that comes when the next command has its CID, which a lane on its own uses again: no lane gets that one
- * as ended, and it keeps its CID, as the device is still at it.
+ * The copy of a completion that comes when the next command has its CID, which a thread on its own uses again: no thread gets that
+ * one as ended, and it keeps its CID, as the device is still at it.
  */
 static struct rig *late_copy(void)
 {
@@ -346,7 +346,7 @@ static void late_copy_frees_no_command_that_nobody_asks_for(void **state)
 	rig_end(r, false);
 }
 
-/* Where a lane looks at several completions at once each is checked by its own words, whichever of them it is. */
+/* Where a thread looks at several completions at once each is checked by its own words, whichever of them it is. */
 static void each_of_several_is_checked(void **state)
 {
 	struct gpunvme_req req[8];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Many lanes on one queue, against a controller that completes out of order, fails some commands and dawdles: every lane gets the
- * status of its own command, exactly once, at every depth and wave width.
+ * Many threads on one queue, against a controller that completes out of order, fails some commands and dawdles: every thread gets
+ * the status of its own command, exactly once, at every depth and wave width.
  */
 #include "rig.h"
 
@@ -52,7 +52,7 @@ static GPUNVME_DEVICE int read_by_polling(const struct load *load, uint64_t stam
 	return ret;
 }
 
-/* Lanes differ in how much they do and leave early, so waves are partly active most of the time. */
+/* Threads differ in how much they do and leave early, so waves are partly active most of the time. */
 static GPUNVME_DEVICE void kernel(void *arg)
 {
 	struct load *load = (struct load *)arg;

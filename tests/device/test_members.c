@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Waves on a volume whose controllers have no thread: they take a turn in each pause of the first lane. The clock goes on by 10 us at
- * each look, so nothing here depends on the machine.
+ * Waves on a volume whose controllers have no thread: they take a turn in each pause of the first thread. The clock goes on by 10
+ * us at each look, so nothing here depends on the machine.
  */
 #include <gpunvme/device/platform.h>
 
@@ -108,7 +108,7 @@ static enum mini_fate hold(uint64_t stamp)
 	return MINI_HOLD;
 }
 
-/* Lane 0 reads stripe 2, which the first member holds. Lane 1 reads stripes 0 and 1, and the second member is silent. */
+/* Thread 0 reads stripe 2, which the first member holds. Thread 1 reads stripes 0 and 1, and the second member is silent. */
 static void two_kernel(void *arg)
 {
 	uint32_t lane = gpunvme_thread_id();

@@ -19,7 +19,7 @@ static struct cache *cache_new(uint32_t frames, bool copies)
 	return c;
 }
 
-/* What a lane got is what it asked for, from the first look to the last before it gives it back. */
+/* What a thread got is what it asked for, from the first look to the last before it gives it back. */
 static GPUNVME_DEVICE void page_kernel(void *arg)
 {
 	struct pages *p = (struct pages *)arg;
@@ -120,7 +120,7 @@ static void copied_pages_are_what_was_asked_for(void **state)
 	run(element_kernel, 3, true, 64, 32, RIG_COUNT(60, 4));
 }
 
-/* No reader comes back: a lane that waits gives up, later than any reader may take, and keeps nothing. */
+/* No reader comes back: a thread that waits gives up, later than any reader may take, and keeps nothing. */
 static void waiting_is_bounded(void **state)
 {
 	struct cache *c = cache_new(2, false);
@@ -143,7 +143,7 @@ static void waiting_is_bounded(void **state)
  * Not on the executor: for gfx942 clang makes of these kernels what it does not know yet (a function with spills, v_mad_legacy_u16).
  */
 #if !defined(SLOW_LANES)
-/* Memory that the lanes only read. */
+/* Memory that the threads only read. */
 static void *cache_more(struct cache *c, const char *name, size_t bytes)
 {
 	uint32_t i = 0;
@@ -280,7 +280,9 @@ static void fill_slowly(void *ctx, const struct gpunvme_sqe *cmd)
 	fill(ctx, cmd);
 }
 
-/* Page 0 of a file in eight parts: the first lane reads it, the second waits for that by a queue with a patience of so many ms. */
+/*
+ * Page 0 of a file in eight parts: the first thread reads it, the second waits for that by a queue with a patience of so many ms.
+ */
 static GPUNVME_DEVICE void slow_kernel(void *arg)
 {
 	struct pages *p = (struct pages *)arg;
@@ -350,7 +352,7 @@ static void waiting_for_parts_is_bounded(void **state)
 #endif
 
 #if defined(GNVD_GLANCES)
-/* Of the lanes of a wave some want an element, the others a range. */
+/* Of the threads of a wave some want an element, the others a range. */
 static GPUNVME_DEVICE void mixed_kernel(void *arg)
 {
 	struct pages *p = (struct pages *)arg;
@@ -402,7 +404,7 @@ static bool glance(struct cache *c, uint32_t element)
 }
 
 /*
- * Found without a reference, when there is none to be had; but not by a lane that takes longer than the word's count is good for.
+ * Found without a reference, when there is none to be had; but not by a thread that takes longer than the word's count is good for.
  */
 static void elements_need_no_reference(void **state)
 {
@@ -418,7 +420,7 @@ static void elements_need_no_reference(void **state)
 	before = c->table[0];
 	assert_int_equal(c->table[0] & GPUNVME_PAGE_CHANGES, 1ull << GPUNVME_PAGE_CHANGES_SHIFT); /* it went once */
 	c->r->dq.cmd_timeout = rig_ms(2);
-	c->r->dq.ticks_per_ms = ~0u; /* a lane may be kept from running */
+	c->r->dq.ticks_per_ms = ~0u; /* a thread may be kept from running */
 	c->table[0] = (before | GPUNVME_PAGE_REFS) & ~GPUNVME_PAGE_USED;
 	assert_true(glance(c, 7));
 	assert_int_equal(c->table[0], before | GPUNVME_PAGE_REFS);

@@ -130,7 +130,7 @@ static void prefetch_end(struct cache *c)
 	cache_end(c);
 }
 
-/* ---- Many lanes ---- */
+/* ---- Many threads ---- */
 
 /* Some pages that may be wanted, and one that is, which is what was asked for from the first look to the last. */
 static GPUNVME_DEVICE void mixed_kernel(void *arg)
@@ -224,7 +224,7 @@ static void two_frames_serve_many_lanes(void **state)
 	run(stream_kernel, 1, false, 8, 4, RIG_COUNT(100, 8));
 }
 
-/* ---- Lanes that leave ---- */
+/* ---- Threads that leave ---- */
 
 static void who_comes_later_finds_it(void **state)
 {
@@ -242,7 +242,7 @@ static void who_comes_later_finds_it(void **state)
 	assert_int_equal(c->state->prefetches, 20);
 	launch(c, &a, get_kernel, 1, 1);
 	for (i = 0; i < 20; i++)
-		assert_int_equal(a.ret[i], status_of(i * 8)); /* failures reach the lane that asks */
+		assert_int_equal(a.ret[i], status_of(i * 8)); /* failures reach the thread that asks */
 	assert_int_equal(c->state->misses, 0);
 	assert_int_equal(c->state->waits, 20);
 	assert_int_equal(c->state->failures, 3);
@@ -251,7 +251,7 @@ static void who_comes_later_finds_it(void **state)
 	prefetch_end(c);
 }
 
-/* The clock takes pages that have come and that nobody wants, though no lane has seen their completions. */
+/* The clock takes pages that have come and that nobody wants, though no thread has seen their completions. */
 static void what_nobody_wants_goes(void **state)
 {
 	struct cache *c = prefetch_new(2, false, 0);
@@ -278,7 +278,7 @@ static void what_nobody_wants_goes(void **state)
 	prefetch_end(c);
 }
 
-/* Half of the identifiers are for prefetches; a lane that finds none ends some that have come, and loses none of these. */
+/* Half of the identifiers are for prefetches; a thread that finds none ends some that have come, and loses none of these. */
 static void they_hold_half_of_the_identifiers(void **state)
 {
 	struct cache *c = prefetch_new(40, true, 0);
@@ -302,7 +302,7 @@ static void they_hold_half_of_the_identifiers(void **state)
 	prefetch_end(c);
 }
 
-/* What is coming is there then, for lanes that ask later, and its identifiers are free. */
+/* What is coming is there then, for threads that ask later, and its identifiers are free. */
 static GPUNVME_DEVICE void finish_kernel(void *arg)
 {
 	struct prefetch *a = (struct prefetch *)arg;
@@ -380,7 +380,7 @@ static void stop_is_answered(void **state)
 	prefetch_end(c);
 }
 
-/* By the queue that was made later the page is read anew; a lane with the view of before gets an error, and takes nothing. */
+/* By the queue that was made later the page is read anew; a thread with the view of before gets an error, and takes nothing. */
 static void a_later_queue_reads_anew(void **state)
 {
 	struct cache *c = prefetch_new(4, true, 0);
@@ -473,7 +473,7 @@ static void bad_calls_are_refused(void **state)
 }
 
 
-/* As a handle's, the time-out begins when a lane begins to wait; then the queue is poisoned, and the frame lost. */
+/* As a handle's, the time-out begins when a thread begins to wait; then the queue is poisoned, and the frame lost. */
 static void silence_is_answered(void **state)
 {
 	struct cache *c = prefetch_new(4, false, 0);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Identifiers that a lane on its own, or a whole wave, asks for without a look at the map: it has all that it asked for, or keeps
+ * Identifiers that a thread on its own, or a whole wave, asks for without a look at the map: it has all that it asked for, or keeps
  * none of these; and which completions are a wave's. Threads come together too seldom for a wave of 32 to do so in the other tests,
  * so its leader is called by hand.
  */

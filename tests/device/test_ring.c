@@ -178,7 +178,7 @@ static GPUNVME_DEVICE void read_many(void *arg)
 			__atomic_fetch_add(&many->wrong, 1, __ATOMIC_RELAXED);
 }
 
-/* Lanes that start together publish through each other; what one rings for another must not be lost. */
+/* Threads that start together publish through each other; what one rings for another must not be lost. */
 static void nothing_stays_unrung(void **state)
 {
 	struct rig *r = rig_new(6, 0);
@@ -194,7 +194,10 @@ static void nothing_stays_unrung(void **state)
 	rig_end(r, true);
 }
 
-/* Four lanes together, a ring of two and as many CIDs: the lane that got through must be waited for before the others try again. */
+/*
+ * Four threads together, a ring of two and as many CIDs: the thread that got through must be waited for before the others try
+ * again.
+ */
 static void wave_wider_than_the_ring_gets_through(void **state)
 {
 	struct rig *r = rig_new(1, 0);

@@ -379,7 +379,7 @@ static void allow_asked(void)
 		allow(w.dq.lba_first + ask.pos / unit, ask.len / unit);
 }
 
-/* Is it no range, would it take a lane too long, or may it succeed in this process' memory? */
+/* Is it no range, would it take a thread too long, or may it succeed in this process' memory? */
 static bool is_left_out(int want)
 {
 	const bool no_data = now->rule == QUEUE_RANGE || now->rule == VOLUME_RANGE || now->rule == QUEUE_ONLY ||

@@ -149,7 +149,7 @@ static const uint8_t *spoil_queue(const uint8_t *at, const uint8_t *end, unsigne
 	w.dq.cq_shift = was.cq_shift;
 	w.dq.cids = was.cids;
 	w.dq.cid_gens &= 0xffffu & ~0u << (w.dq.cids > 1 ? 32 - __builtin_clz(w.dq.cids - 1) : 0);
-	w.dq.cmd_timeout >>= 16; /* what is without limit to a lane is so on purpose */
+	w.dq.cmd_timeout >>= 16; /* what is without limit to a thread is so on purpose */
 	if (w.dq.head.version == was.head.version && w.dq.head.kind == was.head.kind) {
 		w.dq.lba_shift = within(w.dq.lba_shift, 9, 16);
 		w.dq.page_shift = within(w.dq.page_shift, 12, 27);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A queue for one CPU thread of a fuzz target: its descriptor, of which an input says what is wrong with it, its memory, and a controller
- * that has a turn at each pause of the lane, or, a slow one, only at its looks at the clock, by which time passes.
- * What names memory in the descriptor is left true, and the shifts within what dq.h allows: with others the lane reaches what is not
- * its own, and no word tells it so. Where the descriptor says of itself that it is none, its shifts are any: nobody may use them.
- * Included instead of the device header.
+ * that has a turn at each pause of the thread, or, a slow one, only at its looks at the clock, by which time passes.
+ * What names memory in the descriptor is left true, and the shifts within what dq.h allows: with others the thread reaches what is
+ * not its own, and no word tells it so. Where the descriptor says of itself that it is none, its shifts are any: nobody may use
+ * them. Included instead of the device header.
  */
 #ifndef FUZZ_LANE_H
 #define FUZZ_LANE_H
@@ -42,7 +42,7 @@ extern struct lane_world w;
 /* Of the buffer, poisoned after its end; a target that has something written there makes it zero again after the call. */
 extern uint8_t bytes[BYTES];
 
-/* Of the target: a command that the lane has sent, in the call that is made. */
+/* Of the target: a command that the thread has sent, in the call that is made. */
 void check_command(const struct gpunvme_sqe *cmd);
 
 static inline void check(int ok)

@@ -40,7 +40,7 @@ CALL(block_write, gpunvme_block_write(&r.vol, &r.vbuf, ask.offset, ask.pos, ask.
 
 /* ---- Files ---- */
 
-/* The last block of the buffer is the lane's, for what is not whole blocks. */
+/* The last block of the buffer is the thread's, for what is not whole blocks. */
 static struct gpunvme_cursor *begin(void)
 {
 	cur = (struct gpunvme_cursor){ &r.whole, &r.file, .bounce = w.buf.len >= BLOCK ? (w.buf.len - BLOCK) & ~3ull : 0 };

@@ -16,7 +16,7 @@
 #include "cache/cache.h"
 #include "queue/queue.h"
 
-#define SMALL (1u << 20) /* bytes; more the lanes' memory has not */
+#define SMALL (1u << 20) /* bytes; more the threads' memory has not */
 
 int __wrap_gpunvme_ns_get_info(struct gpunvme_dev *dev, uint32_t nsid, struct gpunvme_ns_info *info);
 int __wrap_gpunvme_mem_map(struct gpunvme_mem *mem, struct gpunvme_dev *dev);

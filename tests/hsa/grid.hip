@@ -11,7 +11,7 @@ struct work {
 	struct gpunvme_dvol v;
 	struct gpunvme_dvbuf buf;
 	uint64_t nblocks;
-	int *out; // one for each lane
+	int *out; // one for each thread
 };
 
 DEVICE uint32_t number(void)
@@ -25,7 +25,7 @@ DEVICE uint32_t group(void)
 	       GROUPS(x) * (__builtin_amdgcn_workgroup_id_y() + GROUPS(y) * __builtin_amdgcn_workgroup_id_z());
 }
 
-// Each lane a transfer of its own.
+// Each thread a transfer of its own.
 GLOBAL void grid_lanes(struct work w)
 {
 	uint64_t lba = number() * w.nblocks;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What a user's kernels do with memory that a GPU may cache: look, store, read and look, write. test_page_types.c launches them, one lane each.
+// What a user's kernels do with memory that a GPU may cache: look, store, read and look, write. test_page_types.c launches them,
+// one thread each.
 #include <gpunvme/device.h>
 
 #define GLOBAL extern "C" __attribute__((global))

@@ -57,7 +57,7 @@ static void test_bells(void **state)
 	doubtful.attach = attach;
 	doubtful.detach = detach;
 	dev->nvme.port->bar0->ops = &doubtful;
-	dev->ringtest.late_ns = dev->ringtest.lost_ns = 10000 * GNV_NS_PER_MS; /* threads play the lanes */
+	dev->ringtest.late_ns = dev->ringtest.lost_ns = 10000 * GNV_NS_PER_MS; /* threads play the threads */
 	assert_int_equal(gpunvme_queue_create(dev, gpu, &opts, &qp), 0);
 	assert_true(gnv_mem_visibility(dev->nvme.port->bar0, gpu)->proven);
 	if (strstr(said, "doorbell"))
@@ -73,13 +73,14 @@ static void *stop_lanes(void *arg)
 
 	(void)arg;
 	*(void **)&evict = mock_symbol("mock_evict");
-	while (!evict(STILL_MS)) /* until there are lanes */
+	while (!evict(STILL_MS)) /* until there are threads */
 		;
 	return NULL;
 }
 
 /*
- * The driver stops all lanes for longer than a command may take, and their clock goes on: what was completed meanwhile has not timed out.
+ * The driver stops all threads for longer than a command may take, and their clock goes on: what was completed meanwhile has not
+ * timed out.
  */
 static void test_still(void **state)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What can go wrong on a GPU that runs the real code, and what the library says then: addresses that are not its, code that is none,
- * kernels that never end, packets that are malformed. With the lanes of the executor only.
+ * kernels that never end, packets that are malformed. With the threads of the executor only.
  */
 #include <elf.h>
 #include <errno.h>

@@ -17,7 +17,7 @@
 
 static struct gpunvme_gpu *gpu;
 
-/* A lane that waits for a request to ring. Without one it ends after two seconds. */
+/* A thread that waits for a request to ring. Without one it ends after two seconds. */
 struct waiter {
 	pthread_t thread;
 	struct gnv_gpu_range go, rest;

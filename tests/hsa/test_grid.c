@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Kernels of a user (grid.hip, compiled by check_code.py, in GRID_CODE) with grids of one to three dimensions: every lane has its
- * status and its data, and every command was sent once. On the lanes of the executor.
+ * Kernels of a user (grid.hip, compiled by check_code.py, in GRID_CODE) with grids of one to three dimensions: every thread has its
+ * status and its data, and every command was sent once. On the threads of the executor.
  */
 #include <errno.h>
 #include <gpunvme/gpunvme.h>

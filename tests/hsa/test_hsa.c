@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* An AMD GPU's lanes on the software controller, emulated by the mock; and everything that can be missing. */
+/* An AMD GPU's threads on the software controller, emulated by the mock; and everything that can be missing. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -18,7 +18,7 @@
 #include "util/bits.h"
 #include "util/clock.h"
 
-/* A block that the lanes of the GPU read is the image's. */
+/* A block that the threads of the GPU read is the image's. */
 static void read_on(const char *name, uint32_t width)
 {
 	struct gpunvme_gpu_info info = { .size = sizeof(info) };
@@ -308,7 +308,7 @@ static void test_bounded(void **state)
 	assert_int_equal(gpunvme_mem_free(p.mem), 0);
 	gpunvme_dev_close(p.dev);
 	gpunvme_gpu_close(p.gpu);
-	assert_int_equal(counts->allocations, 2); /* which a lane may still use */
+	assert_int_equal(counts->allocations, 2); /* which a thread may still use */
 	counts->allocations = 0;
 
 	pretend("MOCK_FAIL", "dispatch:01:0");
@@ -369,7 +369,7 @@ static void test_launch(void **state)
 
 #define TEST(name) cmocka_unit_test_teardown(name, clear)
 
-/* gfx9 has waves of 64 lanes, which a kernel's ballots and shuffles then have. */
+/* gfx9 has waves of 64 threads, which a kernel's ballots and shuffles then have. */
 static void test_wide(void **state)
 {
 	struct gpunvme_gpu_info info = { .size = sizeof(info) };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Memory that HIP or libdrm made, for the lanes of the mock. */
+/* Memory that HIP or libdrm made, for the threads of the mock. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -77,7 +77,7 @@ static int alloc(struct gpunvme_gpu *of, uint32_t flags, struct gpunvme_mem **me
 	return gpunvme_mem_alloc(of, NULL, 5000, &opts, mem);
 }
 
-/* It is zeroed by a lane, which thereby shows that it reaches the memory. */
+/* It is zeroed by a thread, which thereby shows that it reaches the memory. */
 static void test_hip(void **state)
 {
 	struct gnv_gpu_range range = { 0 };
@@ -125,7 +125,7 @@ static void test_out_of_reach(void **state)
 	gpunvme_dev_close(dev);
 }
 
-/* What lanes see of a controller in software is memory of the host, also when the device is given back or its function reset. */
+/* What threads see of a controller in software is memory of the host, also when the device is given back or its function reset. */
 static void test_given_back(void **state)
 {
 	struct gpunvme_dev *dev;

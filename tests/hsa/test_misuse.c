@@ -179,7 +179,7 @@ static void test_host_memory(void **state)
 	works(0);
 }
 
-/* Whether running lanes may see old lines of registered memory depends on the kind of GPU, and the log says so. */
+/* Whether running threads may see old lines of registered memory depends on the kind of GPU, and the log says so. */
 static void test_cached(void **state)
 {
 	static const struct {
@@ -494,7 +494,7 @@ static void test_closed_export(void **state)
 	works(0);
 }
 
-/* Lanes, queue and buffer of different GPUs. */
+/* Threads, queue and buffer of different GPUs. */
 static void test_mixed(void **state)
 {
 	const struct gpunvme_mem_opts opts = { sizeof(opts), GPUNVME_MEM_VRAM, 0 };

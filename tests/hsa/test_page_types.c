@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Memory that a GPU's L2 caches, with kernels of a user's (page_types.hip, compiled by check_code.py, in PAGES_CODE) whose launches
- * have fences of agent scope, as HIP's, and with copies that pin as HIP's do. On the lanes of the executor, gfx1100.
+ * have fences of agent scope, as HIP's, and with copies that pin as HIP's do. On the threads of the executor, gfx1100.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -18,9 +18,9 @@ static struct {
 	const struct gnv_space_ops *space; /* the real ones */
 	int refuse;			   /* memory of the GPU, with this errno */
 	size_t lie;			   /* map other memory in its place, if it has at most so many bytes */
-	bool apart;			   /* of the self-test's buffer the CPU has another view than the lanes, */
-	bool lanes_right;		   /* and the controller writes to the lanes' */
-	bool late; /* what was put there comes when the lanes have looked */
+	bool apart;			   /* of the self-test's buffer the CPU has another view than the threads, */
+	bool lanes_right;		   /* and the controller writes to the threads' */
+	bool late; /* what was put there comes when the threads have looked */
 	bool no_registers;
 	unsigned invalidations;
 	void *data; /* the place it belongs to */
@@ -122,7 +122,7 @@ static void read_back(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, struct g
 	assert_int_equal(gpunvme_mem_dbuf(mem, dev, &dbuf), 0);
 	assert_int_equal(gnv_gpu_read(gpu, &dq, &dbuf, FIRST, 9, &answer), 0);
 	assert_int_equal(answer, 0);
-	memcpy(seen, (const void *)(uintptr_t)dbuf.base, sizeof(seen)); /* addresses of the mock's lanes are the process's */
+	memcpy(seen, (const void *)(uintptr_t)dbuf.base, sizeof(seen)); /* addresses of the mock's threads are the process's */
 	for (i = 0; i < sizeof(seen); i++)
 		assert_int_equal(seen[i], pattern(FIRST + i / 512));
 }
@@ -324,8 +324,8 @@ static void test_caches_and_landing(void **state)
 }
 
 /*
- * All identifiers are in use, and the host cannot lock lanes of a GPU out that ring an old doorbell late: the queue stays over, by a
- * recovery as by a reset, and others go on.
+ * All identifiers are in use, and the host cannot lock threads of a GPU out that ring an old doorbell late: the queue stays over,
+ * by a recovery as by a reset, and others go on.
  */
 static void test_every_identifier_in_use(void **state)
 {
@@ -399,7 +399,7 @@ static void test_families(void **state)
 	for (size_t i = 0; i < sizeof(of) / sizeof(of[0]); i++) {
 		pretend("MOCK_GFX", of[i].gfx);
 		ret = gpunvme_gpu_open("hsa:0", NULL, &gpu);
-		if (ret == -EOPNOTSUPP) /* lanes that are executed machine code are those of a few families */
+		if (ret == -EOPNOTSUPP) /* threads that are executed machine code are those of a few families */
 			continue;
 		assert_int_equal(ret, 0);
 		if (gpu->stale_reads != of[i].stale)
@@ -540,7 +540,7 @@ static void data_fails(const char *why)
 	end_play(dev, gpu, qp);
 }
 
-/* Old translations (or whatever an invalidation cures): the lanes see what was there before, until they are invalidated. */
+/* Old translations (or whatever an invalidation cures): the threads see what was there before, until they are invalidated. */
 static int play_coherence(struct gpunvme_gpu *gpu, enum gpunvme_coherence what)
 {
 	if (what != GPUNVME_COHERENCE_INVALIDATE)
@@ -596,7 +596,7 @@ static void first_block(unsigned char byte)
 	fclose(file);
 }
 
-/* Data that goes elsewhere, data that lanes do not see, and data that lanes see in memory which is not the GPU's any more. */
+/* Data that goes elsewhere, data that threads do not see, and data that threads see in memory which is not the GPU's any more. */
 static void test_data(void **state)
 {
 	static const unsigned char first[] = { 0, 0x3c, 0xa5, 0xff };

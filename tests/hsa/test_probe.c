@@ -125,7 +125,7 @@ static struct gpunvme_dev *open_dev(void)
 	bar.mem.attach = attach;
 	bar.mem.detach = detach;
 	regs->ops = &bar.mem;
-	dev->ringtest.late_ns = dev->ringtest.lost_ns = 10000 * GNV_NS_PER_MS; /* threads play the lanes */
+	dev->ringtest.late_ns = dev->ringtest.lost_ns = 10000 * GNV_NS_PER_MS; /* threads play the threads */
 	dev->ringtest.rings = 50;
 	dev->probed.open_ms = dev->probed.step_ms = 600000;
 	return dev;
@@ -167,7 +167,7 @@ static bool rings_twice(struct gpunvme_dev *dev)
 	return direct[0];
 }
 
-/* A helper whose lanes have a fault. */
+/* A helper whose threads have a fault. */
 static void use_script(const char *line)
 {
 	FILE *file;

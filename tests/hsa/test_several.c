@@ -33,7 +33,7 @@ static int end(void **state)
 	return clear(state);
 }
 
-/* A lane of the GPU reads `lba` into the buffer at `offset` blocks. */
+/* A thread of the GPU reads `lba` into the buffer at `offset` blocks. */
 static void read_block(struct gpunvme_gpu *by, struct gpunvme_queue *qp, struct gpunvme_dbuf dbuf, unsigned lba)
 {
 	struct gpunvme_dq dq;
@@ -43,7 +43,7 @@ static void read_block(struct gpunvme_gpu *by, struct gpunvme_queue *qp, struct 
 	assert_int_equal(gpunvme_queue_view(qp, NULL, &dq), 0);
 	assert_int_equal(gnv_gpu_read(by, &dq, &dbuf, lba, 1, &answer), 0);
 	assert_int_equal(answer, 0);
-	memcpy(seen, (const void *)(uintptr_t)dbuf.base, sizeof(seen)); /* addresses of the mock's lanes are the process's */
+	memcpy(seen, (const void *)(uintptr_t)dbuf.base, sizeof(seen)); /* addresses of the mock's threads are the process's */
 	assert_int_equal(seen[0], pattern(lba));
 	assert_int_equal(seen[511], pattern(lba));
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Lanes that read files of the image fs.img (common/image.h), with RIG_BYTES of memory. Needs cmocka.h and what that needs. */
+/* Threads that read files of the image fs.img (common/image.h), with RIG_BYTES of memory. Needs cmocka.h and what that needs. */
 #ifndef TESTS_FILE_RIG_H
 #define TESTS_FILE_RIG_H
 

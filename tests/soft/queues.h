@@ -5,7 +5,7 @@
 
 #include <gpunvme/gpunvme.h>
 
-/* Commands that lanes gave to them so far. */
+/* Commands that threads gave to them so far. */
 static inline uint64_t submitted(struct gpunvme_queue *const *qp, unsigned queues)
 {
 	struct gpunvme_queue_info info = { .size = sizeof(info) };

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The kernel of a drive with a team of several lanes, each a thread. A test links it in place of the library's, whose team is one
- * lane. So what the lanes of a GPU share, and where they meet, is tested on CPU threads. A meeting that is missing is a data race
- * for ThreadSanitizer. A fence that is missing ends the program: CPUs keep the order of stores without one, GPUs do not.
+ * The kernel of a drive with a team of several threads, each a thread. A test links it in place of the library's, whose team is one
+ * thread. So what the threads of a GPU share, and where they meet, is tested on CPU threads. A meeting that is missing is a data
+ * race for ThreadSanitizer. A fence that is missing ends the program: CPUs keep the order of stores without one, GPUs do not.
  */
 #include <pthread.h>
 #include <stdbool.h>
@@ -43,7 +43,7 @@ struct lane {
 	struct team *team;
 	uint32_t number;
 	uint64_t data, entries; /* of its team, before its last fence */
-	pthread_t thread; /* lane 0 is the thread of the worker */
+	pthread_t thread; /* thread 0 is the thread of the worker */
 };
 
 struct team {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* gpunvme_run_copy() on CPU threads of every width, or on the lanes that GPUNVME_TEST_GPU names: data, results, refusals. */
+/* gpunvme_run_copy() on CPU threads of every width, or on the threads that GPUNVME_TEST_GPU names: data, results, refusals. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -141,7 +141,7 @@ static void ranges_are_checked_whole(struct gpunvme_gpu *gpu, const struct gpunv
 	assert_memory_equal(is, was, BYTES);
 }
 
-/* The kernel checks the whole range, too. Otherwise all lanes but the first send commands. */
+/* The kernel checks the whole range, too. Otherwise all threads but the first send commands. */
 static void the_kernel_checks_the_whole_range(struct gpunvme_gpu *gpu, struct gpunvme_queue *qp, const struct gpunvme_dq *dq,
 					      const struct gpunvme_dbuf *dbuf)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Counters and latencies as a program reads them: exact in the end, whole and growing while lanes run. */
+/* Counters and latencies as a program reads them: exact in the end, whole and growing while threads run. */
 #include <gpunvme/device.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,7 +16,7 @@
 #include "soft/soft.h"
 
 #define ALL (GPUNVME_QUEUE_STATS | GPUNVME_QUEUE_LATENCY)
-#define READS 300u /* of each lane */
+#define READS 300u /* of each thread */
 #define LATE_US 30000u
 
 struct stage {

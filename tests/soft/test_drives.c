@@ -32,7 +32,7 @@
 
 #define BYTES (4u << 20)
 
-/* ---- One drive, used through lanes ---- */
+/* ---- One drive, used through threads ---- */
 
 struct rig {
 	struct gpunvme_dev *dev;
@@ -338,7 +338,7 @@ static void run_zeroes(void *arg)
 	zeroes_status = gpunvme_zero(dq, 0, 8ull << dq->lba_shift);
 }
 
-/* Write Zeroes that succeeds and writes nothing: of a drive that is known for it lanes are not offered the command. */
+/* Write Zeroes that succeeds and writes nothing: of a drive that is known for it threads are not offered the command. */
 static void test_write_zeroes(void **state)
 {
 	static const struct {

@@ -260,7 +260,7 @@ struct work {
 	int status[LANES];
 };
 
-/* Every lane copies its own blocks out and back, with two commands in flight. */
+/* Every thread copies its own blocks out and back, with two commands in flight. */
 static void exchange(void *arg)
 {
 	struct work *w = arg;

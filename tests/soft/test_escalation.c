@@ -438,7 +438,7 @@ static void settings_are_refused(void **state)
 	close_all();
 }
 
-/* The end of the line: lanes get an error, nothing is the caller's before the device is closed, which stops it by force. */
+/* The end of the line: threads get an error, nothing is the caller's before the device is closed, which stops it by force. */
 static void nothing_helps(enum gnv_soft_stubborn how)
 {
 	open_all("", 1);
@@ -472,7 +472,7 @@ static uint32_t state_now(uint64_t generation)
 }
 
 /*
- * The next event, but for the controller's own: a lane that rings late for a queue that is no more is reported by one (invalid
+ * The next event, but for the controller's own: a thread that rings late for a queue that is no more is reported by one (invalid
  * doorbell register), whenever the thread that asks for them comes to it.
  */
 static int take_event(int fd, struct gpunvme_event *event)

@@ -22,7 +22,7 @@
 
 #define IMAGE (4u << 20)
 #define LANES 16u
-#define AREA 131072u /* of a lane in the buffer */
+#define AREA 131072u /* of a thread in the buffer */
 #define BOUNCE 4096u /* after those */
 #define EXTENTS 60u
 #define BLOCK 512u
@@ -100,7 +100,7 @@ static void rig_close(struct rig *r)
 	assert_int_equal(unlink(image_path("fs.img")), 0);
 }
 
-/* ---- Lanes ---- */
+/* ---- Threads ---- */
 
 struct job {
 	struct gpunvme_dq dq;
@@ -109,11 +109,11 @@ struct job {
 	uint64_t offset[LANES], pos[LANES], len[LANES], done[LANES];
 	int status[LANES], write;
 	uint32_t flags;
-	uint32_t width; /* of waves in which the first lane alone names the file; 0: all do */
+	uint32_t width; /* of waves in which the first thread alone names the file; 0: all do */
 	enum front front;
 };
 
-/* Handle after handle, as a lane does that has other work in between. */
+/* Handle after handle, as a thread does that has other work in between. */
 static GPUNVME_DEVICE int by_handles(struct job *j, struct gpunvme_cursor *cur, uint32_t l)
 {
 	uint64_t done = 0, n;
@@ -140,7 +140,7 @@ static GPUNVME_DEVICE int by_handles(struct job *j, struct gpunvme_cursor *cur, 
 	return ret;
 }
 
-/* The wave's lanes but the first name a file that is none, as they must not: theirs is not looked at. */
+/* The wave's threads but the first name a file that is none, as they must not: theirs is not looked at. */
 static GPUNVME_DEVICE int by_first(struct job *j, struct gpunvme_cursor *cur, uint64_t offset, uint64_t pos, uint64_t len)
 {
 	struct gpunvme_dfile file = j->file;
@@ -175,7 +175,7 @@ static GPUNVME_DEVICE void move(void *arg)
 {
 	struct job *j = (struct job *)arg;
 	uint32_t l = gpunvme_thread_id();
-	/* A wave's lanes have one bounce area each, or one after the other from that of the first on. */
+	/* A wave's threads have one bounce area each, or one after the other from that of the first on. */
 	uint32_t own = j->front == GROUP ? l - gnvd_block_lane() : l;
 	struct gpunvme_cursor cur = { &j->dq, &j->file, (uint64_t)LANES * AREA + own * BOUNCE, 99, 0, 0 };
 
@@ -194,7 +194,7 @@ static uint64_t next_random(uint64_t *random)
 	return *random >> 33;
 }
 
-/* Where lanes of a wave make one transfer together, all have that of the first. */
+/* Where threads of a wave make one transfer together, all have that of the first. */
 static void make_transfers(struct job *j, uint32_t width, uint64_t mask, uint64_t longest, uint64_t *random)
 {
 	const bool together = j->front == ONE || j->front == GROUP;
@@ -252,7 +252,7 @@ static void reads(void **state)
 
 /* ---- Writing ---- */
 
-/* Into places that are no holes, from each lane its own. */
+/* Into places that are no holes, from each thread its own. */
 static void check_writes(struct rig *r, enum front front, uint32_t width)
 {
 	const bool together = front == ONE || front == GROUP;
@@ -272,7 +272,7 @@ static void check_writes(struct rig *r, enum front front, uint32_t width)
 		j.pos[l] = (e->pos + 1) * BLOCK;
 		j.len[l] = (e->nblocks - 1) * BLOCK;
 		j.offset[l] = (uint64_t)first * AREA + 4 * first;
-		/* Lanes may have one place: all write the same there. */
+		/* Threads may have one place: all write the same there. */
 		memcpy(r->p + j.offset[l], r->p, j.len[l]);
 		memcpy(image + (e->lba + 1) * BLOCK, r->p, j.len[l]);
 	}
@@ -338,7 +338,7 @@ static void check_wrong_head(struct rig *r, enum front front, struct gpunvme_hea
 	head->version--;
 }
 
-/* What a wave's lane has in place of a length is too long for the other fronts. */
+/* What a wave's thread has in place of a length is too long for the other fronts. */
 static void lanes_without_a_transfer(struct rig *r, enum front front)
 {
 	const int error = front == WAVE ? 0 : -GPUNVME_ERANGE;

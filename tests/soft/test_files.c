@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Files by name, from images that the file system's own tools have made of a folder: lanes read what is in the folder, byte for byte,
- * from any byte on; writes land in place and nowhere else; what must be refused is, with its reason.
+ * Files by name, from images that the file system's own tools have made of a folder: threads read what is in the folder, byte for
+ * byte, from any byte on; writes land in place and nowhere else; what must be refused is, with its reason.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -29,7 +29,7 @@
 #include "os/linux/extents.h"
 
 #define LANES 8u
-#define AREA 32768u  /* of a lane in the buffer: room for a read and bytes around it */
+#define AREA 32768u  /* of a thread in the buffer: room for a read and bytes around it */
 #define BOUNCE 4096u /* after that */
 #define ODD "deep/deeper/deepest/\xc3\xbcml\xc3\xa4ut \xe2\x9c\x93"
 
@@ -99,7 +99,7 @@ static void make_image(const char *options)
 	run("cd %s && PATH=$PATH:/sbin:/usr/sbin debugfs -w -f cmds.img fs.img >debugfs.img 2>&1", image_dir);
 }
 
-/* ---- Lanes ---- */
+/* ---- Threads ---- */
 
 #define RIG_BYTES (LANES * (AREA + BOUNCE))
 #include "soft/file_rig.h"
@@ -130,7 +130,7 @@ static void job_of(struct rig *r, struct gpunvme_file *file, struct job *j)
 		j->cur[l] = (struct gpunvme_cursor){ .dq = &j->dq, .file = &j->file, .bounce = LANES * AREA + l * BOUNCE };
 }
 
-/* Random reads; every byte of a lane's area must be as the file has it, or as it was before. */
+/* Random reads; every byte of a thread's area must be as the file has it, or as it was before. */
 static void check_reads(struct rig *r, struct gpunvme_file *file, const uint8_t *want, uint64_t bytes)
 {
 	uint8_t *p = gpunvme_mem_ptr(r->mem);

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What each injected fault of a controller means to a program: the result of the lane with the command, what happens to another
+ * What each injected fault of a controller means to a program: the result of the thread with the command, what happens to another
  * queue, what brings things back. docs/reliability.md has the tables, which scripts/reliability makes of the lines that this
  * prints.
  *
- * Guaranteed are results, and times in the library's own deadlines: a lane gets its result within the time-out of its command, a
+ * Guaranteed are results, and times in the library's own deadlines: a thread gets its result within the time-out of its command, a
  * recovery ends within those of its admin commands. GPUNVME_GUARANTEES=N in the environment: so many of each injected fault, not one.
  * GPUNVME_GUARANTEES_MS=M: the time-out of commands, where it is what ends one. GPUNVME_GUARANTEES_ON=vfio-user: the controller is
- * served, and reached by its socket, so that registers, resets and memory go by messages. GPUNVME_GUARANTEES_ON=hsa: the lanes are
- * those of an AMD GPU, here of one that is emulated.
+ * served, and reached by its socket, so that registers, resets and memory go by messages. GPUNVME_GUARANTEES_ON=hsa: the threads
+ * are those of an AMD GPU, here of one that is emulated.
  */
 #include <errno.h>
 #include <stdio.h>

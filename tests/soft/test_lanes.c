@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The whole way: public API, lanes through the device header, the software controller, a file. Every lane owns a stripe of blocks,
- * writes a pattern of its own there in pieces of changing size and reads it back into another buffer.
+ * The whole way: public API, threads through the device header, the software controller, a file. Every thread owns a stripe of
+ * blocks, writes a pattern of its own there in pieces of changing size and reads it back into another buffer.
  */
 #include <gpunvme/device.h>
 #include <setjmp.h>
@@ -20,7 +20,7 @@
 #include "soft/soft.h"
 
 #define MAX_QUEUES 4u
-#define STRIPE 48u /* blocks of one lane */
+#define STRIPE 48u /* blocks of one thread */
 #define IMAGE_MIB 16
 
 struct stage {
@@ -204,7 +204,7 @@ static void several_server_threads_work(void **state)
 	run("?threads=3", 16, GPUNVME_QUEUE_STATS, (struct stage){ .queues = 4, .lanes = 8, .width = 1, .rounds = 3 });
 }
 
-/* A thread copies the doorbells: every width, the smallest ring, and lanes that leave and come back after it slept. */
+/* A thread copies the doorbells: every width, the smallest ring, and threads that leave and come back after it slept. */
 static void forwarded_doorbells_work(void **state)
 {
 	const uint32_t flags = GPUNVME_QUEUE_FORWARD | GPUNVME_QUEUE_STATS;
@@ -242,7 +242,7 @@ static void many_lanes_share_a_dawdling_queue(void **state)
 	close_stage(&s);
 }
 
-/* Each command's own status to its own lane. */
+/* Each command's own status to its own thread. */
 static enum gnv_soft_action fail_by_lba(void *ctx, uint16_t sqid, const struct gpunvme_sqe *cmd, uint16_t *status, uint32_t *delay_us)
 {
 	(void)ctx;
@@ -280,7 +280,7 @@ static void every_lane_gets_its_own_status(void **state)
 	close_stage(&s);
 }
 
-/* Lanes that submit and go away: the completion thread frees what they left, and other lanes' reads end as ever. */
+/* Threads that submit and go away: the completion thread frees what they left, and other threads' reads end as ever. */
 static void leaving_kernel(void *arg)
 {
 	struct stage *s = arg;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A completion that comes again, when another command has its identifier: that one's lane is not told that its data is there. */
+/* A completion that comes again, when another command has its identifier: that one's thread is not told that its data is there. */
 #include <gpunvme/device.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -17,7 +17,7 @@
 #include "soft/soft.h"
 
 #define BLOCK 512u
-#define COPY_US 50000u /* long enough for a lane to submit again; a lane that is slower finds the queue ended */
+#define COPY_US 50000u /* long enough for a thread to submit again; a thread that is slower finds the queue ended */
 
 static struct {
 	struct gpunvme_dev *dev;

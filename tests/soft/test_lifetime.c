@@ -47,7 +47,7 @@ static int setup(void **state)
 	return 0;
 }
 
-/* ---- A lane, and what it uses ---- */
+/* ---- A thread, and what it uses ---- */
 
 struct lane {
 	struct gpunvme_queue *qp;
@@ -223,7 +223,7 @@ static void check_mark(struct lane *l)
 	free(l->bytes);
 }
 
-/* The parts of a lane in one order or the other; a device that is closed first takes the queue along. */
+/* The parts of a thread in one order or the other; a device that is closed first takes the queue along. */
 static void end_lane(struct rig *r, struct lane *l, uint32_t order)
 {
 	if (order & 1) {
@@ -271,7 +271,7 @@ static void test_ends(void **state)
 	assert_true(commands > lifetimes);
 }
 
-/* Under lanes that run: their call ends, they take another view, and go on. */
+/* Under threads that run: their call ends, they take another view, and go on. */
 static void test_recoveries_and_resets(void **state)
 {
 	struct rig r;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Many files of a mounted file system as one table: which are in it, what lanes read, and that each change is reported. */
+/* Many files of a mounted file system as one table: which are in it, what threads read, and that each change is reported. */
 #include <dirent.h>
 #include <gpunvme/device.h>
 
@@ -346,7 +346,7 @@ static void test_refused(void **state)
 	refused(dir, NULL, NULL, -EUCLEAN, "outside its file system");
 }
 
-/* What lanes could not read is left out where that is wanted, and what is checked is what is left. */
+/* What threads could not read is left out where that is wanted, and what is checked is what is left. */
 static void test_left_out(void **state)
 {
 	struct gpunvme_file_opts opts = mounted;

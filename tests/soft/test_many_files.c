@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Many files as one table, from images that the file system's own tools have made of a folder, and that they dump again: a lane for
- * each file reads all of it, by number and by the hash of its name, and has what they dumped.
+ * Many files as one table, from images that the file system's own tools have made of a folder, and that they dump again: a thread
+ * for each file reads all of it, by number and by the hash of its name, and has what they dumped.
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -24,7 +24,7 @@
 #include "file/file_map.h"
 
 #define SMALL 60	 /* files in a folder of their own */
-#define AREA (512 * 1024) /* of a lane in the buffer: room for the largest file */
+#define AREA (512 * 1024) /* of a thread in the buffer: room for the largest file */
 #define LANES 128u
 #define UMLAUT "deep/deeper/\xc3\xbcml\xc3\xa4ut \xe2\x9c\x93"
 /* Names with one hash: FNV-1a of both is 4eac0c95540867e4h. */
@@ -97,7 +97,7 @@ static void debugfs(const char *commands)
 	    commands);
 }
 
-/* ---- Lanes ---- */
+/* ---- Threads ---- */
 
 #define RIG_BYTES (LANES * (AREA + 4096))
 #include "soft/file_rig.h"

@@ -91,7 +91,7 @@ static bool alone(const struct stage *s, uint16_t sqid, const struct gpunvme_sqe
 	return completed == cmd->cid && tail == (cmd->cid + 1u) % gnv_qp_first(s->dev)->depth;
 }
 
-/* The first comparison is one of those that must fail, as the lane has stored what is wrong. */
+/* The first comparison is one of those that must fail, as the thread has stored what is wrong. */
 static bool is_time(const struct stage *s, uint16_t sqid, const struct gpunvme_sqe *cmd)
 {
 	if (s->crime == OLD)

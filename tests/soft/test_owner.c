@@ -129,7 +129,7 @@ static int read_all(void)
 	return gpunvme_read(&dq, &dbuf, 0, 0, BYTES);
 }
 
-/* A read of the whole buffer that does not come back. A lane that other work held up until it did takes it: once more, then. */
+/* A read of the whole buffer that does not come back. A thread that other work held up until it did takes it: once more, then. */
 static void read_in_vain(void)
 {
 	uint64_t begun;
@@ -249,7 +249,7 @@ static void volume_is_refused(void **state)
 	let_go("qmwd");
 }
 
-/* The queue is well, only its lane does not wait any more: what is unmapped is out of the controller's reach. */
+/* The queue is well, only its thread does not wait any more: what is unmapped is out of the controller's reach. */
 static void nobody_waits(void **state)
 {
 	struct gpunvme_dbuf dbuf;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Recovering queues whose controller loses commands, completes late, refuses to delete queues or does not reply at all: by hand and
- * by the watchdog. The results of lanes, that nothing old reaches anything new, and that work goes on.
+ * by the watchdog. The results of threads, that nothing old reaches anything new, and that work goes on.
  */
 #include <gpunvme/device.h>
 #include <errno.h>
@@ -154,7 +154,7 @@ static struct gpunvme_queue_info info_of(uint32_t q)
 	return info;
 }
 
-/* Each lane writes a block of its own, by lane number modulo queues. */
+/* Each thread writes a block of its own, by thread number modulo queues. */
 static void write_one(void *arg)
 {
 	uint32_t lane = gpunvme_thread_id();
@@ -179,7 +179,7 @@ static void *launch_writes(void *width)
 	return NULL;
 }
 
-/* A watchdog takes a controller that a busy machine holds up for a silent one, and lanes go on with a new view. */
+/* A watchdog takes a controller that a busy machine holds up for a silent one, and threads go on with a new view. */
 static void run_well(uint32_t width, void (*kernel)(void *))
 {
 	uint32_t lane, tries = 0, ended;
@@ -213,7 +213,7 @@ static void wait_until(const uint32_t *word, uint32_t value)
 		usleep(1000);
 }
 
-/* Lanes wait for commands that were lost; recovered from another thread, each gets an error long before its own time-out. */
+/* Threads wait for commands that were lost; recovered from another thread, each gets an error long before its own time-out. */
 static void waiting_lanes(uint32_t width, uint32_t flags)
 {
 	pthread_t lanes;
@@ -272,7 +272,7 @@ static void late_completions_touch_nothing(void **state)
 	t.dq[0].cmd_timeout = TIMEOUT_MS * t.dq[0].ticks_per_ms;
 	old = t.dq[0];
 	old_cq = (uint8_t *)(uintptr_t)old.cq;
-	do /* a lane that is held up until it comes takes it */
+	do /* a thread that is held up until it comes takes it */
 		ret = gpunvme_read(&t.dq[0], &t.dbuf, 0, 0, BLOCK);
 	while (!ret && ++tries < TRIES);
 	assert_int_equal(ret, -GPUNVME_ETIMEDOUT);
@@ -374,7 +374,9 @@ static void *write_for_ever(void *arg)
 	return NULL;
 }
 
-/* A lane that had looked at the poison before there was any. Others that wait on the same old view may bring it back meanwhile. */
+/*
+ * A thread that had looked at the poison before there was any. Others that wait on the same old view may bring it back meanwhile.
+ */
 static void submit_late(const struct gpunvme_dq *old)
 {
 	uint32_t *poison = &((struct gpunvme_dq_state *)(uintptr_t)old->state)->poison;
@@ -387,7 +389,7 @@ static void submit_late(const struct gpunvme_dq *old)
 	assert_int_equal(ret, 0);
 }
 
-/* Where no other identifier is free a queue keeps its own, and lanes that go on with an old view ring nothing. */
+/* Where no other identifier is free a queue keeps its own, and threads that go on with an old view ring nothing. */
 static void identifiers_run_out(uint32_t queues, uint32_t flags)
 {
 	struct writer writer = { .stop = 0 };
@@ -479,7 +481,7 @@ static void watchdog_recovers_poisoned_queues(void **state)
 	watched_lanes(4, LATE);
 }
 
-/* A lane that waits shortly for a command that never ends. */
+/* A thread that waits shortly for a command that never ends. */
 static void lose_one(uint32_t q)
 {
 	int ret;
@@ -534,7 +536,7 @@ static void watchdog_gives_up_once(void **state)
 	gpunvme_gpu_close(t.gpu);
 }
 
-/* Commands that nobody waits for fill a queue, and no lane ever notices that the controller has lost them. */
+/* Commands that nobody waits for fill a queue, and no thread ever notices that the controller has lost them. */
 static void watchdog_notices_silence(void **state)
 {
 	uint32_t n = 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The test of doorbells that lanes ring, with CPU threads as a GPU whose first mapping of BAR0 leads nowhere, whose second is late
- * now and then, and whose third works; and with one that has no third.
+ * The test of doorbells that threads ring, with CPU threads as a GPU whose first mapping of BAR0 leads nowhere, whose second is
+ * late now and then, and whose third works; and with one that has no third.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -42,8 +42,8 @@ static struct {
 	char tries[16];
 	unsigned attached;
 	int launch_error;
-	uint64_t go; /* where the lane that did not end reads what it is to do */
-	unsigned stalls; /* launches in which the lane stands still in the middle ... */
+	uint64_t go; /* where the thread that did not end reads what it is to do */
+	unsigned stalls; /* launches in which the thread stands still in the middle ... */
 	unsigned still_ms; /* ... for so long */
 	bool keeps; /* what it has */
 	/* Of the mapping that is late. */
@@ -144,7 +144,7 @@ static void distrust(struct gpunvme_gpu *gpu, const struct gnv_gpu_range *range)
 	gpu_of.distrusted[(uintptr_t)range->cookie] = true;
 }
 
-/* What the host says to the lane, and does not get there while that stands still. */
+/* What the host says to the thread, and does not get there while that stands still. */
 struct relay {
 	pthread_t thread;
 	uint32_t *from, to;
@@ -305,8 +305,8 @@ static void test_hiccup(void **state)
 }
 
 /*
- * Lanes that stand still say nothing of the way to the doorbells, however often: three launches in which they go on within the host's
- * patience (2 s), and three in which they do not.
+ * Threads that stand still say nothing of the way to the doorbells, however often: three launches in which they go on within the
+ * host's patience (2 s), and three in which they do not.
  */
 static void test_still(void **state)
 {
@@ -386,7 +386,7 @@ static int begin_leaky(void **state)
 	return 0;
 }
 
-/* A GPU that runs nothing is no reason to distrust the mapping. When the lane begins after all, it reads that it is to end. */
+/* A GPU that runs nothing is no reason to distrust the mapping. When the thread begins after all, it reads that it is to end. */
 static void test_dead_gpu(void **state)
 {
 	struct gpunvme_queue *qp = NULL;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * gpunvme_run_commands() on CPU threads, or on the lanes that GPUNVME_TEST_GPU names: each kind of command, each command's own status, which
- * of them end their lane, refusals.
+ * gpunvme_run_commands() on CPU threads, or on the threads that GPUNVME_TEST_GPU names: each kind of command, each command's own
+ * status, which of them end their thread, refusals.
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -92,7 +92,7 @@ static int run(void)
 	return gpunvme_run_commands(t.gpu, t.dq, QUEUES, &t.dbuf, &list);
 }
 
-/* Lane n has 16 blocks from 16 n on, and as much of the buffer. */
+/* Thread n has 16 blocks from 16 n on, and as much of the buffer. */
 static struct gpunvme_command of(uint32_t lane, uint32_t op, uint32_t at, uint32_t nblocks)
 {
 	return (struct gpunvme_command){ 16 * lane + at, (16 * lane + at) * BLOCK, nblocks, op, lane % QUEUES, 99 };
@@ -108,7 +108,7 @@ static bool holds(uint32_t lane, uint32_t first, uint32_t last, uint8_t value)
 	return true;
 }
 
-/* Each kind of command, in an order that lanes of a wave do not share; and all of it read back by others. */
+/* Each kind of command, in an order that threads of a wave do not share; and all of it read back by others. */
 static void every_kind(const char *lanes)
 {
 	uint32_t lane, i;
@@ -144,7 +144,7 @@ static void kinds(void **state)
 {
 	(void)state;
 	every_kind("cpu");
-	every_kind("cpu:4"); /* lanes of a wave have different queues, and differ in what they do */
+	every_kind("cpu:4"); /* threads of a wave have different queues, and differ in what they do */
 }
 
 static void all_read(void)
@@ -180,7 +180,7 @@ static void statuses(void **state)
 	end();
 }
 
-/* A lane ends with a command that was given up; its queue has, too, and the other one goes on. */
+/* A thread ends with a command that was given up; its queue has, too, and the other one goes on. */
 static void given_up(void **state)
 {
 	uint32_t lane;

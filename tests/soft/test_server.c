@@ -702,7 +702,7 @@ static void configuration_space_is_a_pci_functions(void **state)
 	}
 	assert_int_equal(found, 1u << 1 | 1u << 0x11 | 1u << 0x10);
 	assert_int_equal(config32(0x54), 4);	 /* the MSI-X table begins BAR 4 */
-	assert_int_equal(config32(0x6c), 0x11); /* one lane of 2.5 GT/s: what the link can do, and what it is */
+	assert_int_equal(config32(0x6c), 0x11); /* one thread of 2.5 GT/s: what the link can do, and what it is */
 	assert_int_equal(config32(0x70) >> 16, 0x11);
 	memset(tails, 0, sizeof(tails));
 	enable();

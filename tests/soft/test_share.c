@@ -255,7 +255,7 @@ static void *load_main(void *arg)
 	return NULL;
 }
 
-/* The kernel takes one away: its lanes get an error, the other goes on in the same space with the same memory. */
+/* The kernel takes one away: its threads get an error, the other goes on in the same space with the same memory. */
 static void test_one_is_taken_away(void **state)
 {
 	const char *unbind = getenv("GPUNVME_TEST_UNBIND");

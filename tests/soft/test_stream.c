@@ -145,7 +145,7 @@ static void begin(const char *cpu, const char *keys, uint32_t timeout_ms)
 	t.run.dq = &t.dq;
 	t.run.dbuf = &t.dbuf;
 	t.run.list = t.aux_dbuf.base;
-	t.run.waves = is_mock() ? 1 : 0; /* a thread of the CPU for each of 32 lanes */
+	t.run.waves = is_mock() ? 1 : 0; /* a thread of the CPU for each of 32 threads */
 	fill_disk();
 }
 
@@ -167,7 +167,7 @@ static bool is_poison(uint64_t from, uint64_t to)
 	return from == to;
 }
 
-/* Lengths from one block to what takes each lane of a wave several commands, and next to them nothing. */
+/* Lengths from one block to what takes each thread of a wave several commands, and next to them nothing. */
 static void moves(const char *cpu)
 {
 	uint64_t at = 0, len, pos = 7 * BLOCK;
@@ -406,7 +406,7 @@ static void a_list_stops_at_its_first_failure(void **state)
 	failures("cpu:4", true);
 }
 
-/* The first failure of a long transfer in its order, whichever lane has it. */
+/* The first failure of a long transfer in its order, whichever thread has it. */
 static void the_first_failure_is_reported(void **state)
 {
 	(void)state;
@@ -1093,7 +1093,7 @@ struct place {
 
 /*
  * Reads that fail, among others that do not. What is reported as read is the drive's data, all of it, and what is not has an error.
- * The number of lists bounds the test, not a time. The mock driver, whose lanes take turns, gets a few.
+ * The number of lists bounds the test, not a time. The mock driver, whose threads take turns, gets a few.
  */
 static void fail_reads(struct place from, uint32_t most, uint64_t lands)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A lane reads and writes without the kernel. A CPU thread does so while every system call of its thread raises a signal. Three functions
- * are left out and counted apart: the clock, which is none where the vDSO has it, and two that give the core away while there is
- * nothing to do but wait; lanes of a GPU have other means for both. GPUNVME_TEST_URI names a controller, whose first megabyte is
- * overwritten; else one in software.
+ * A thread reads and writes without the kernel. A CPU thread does so while every system call of its thread raises a signal. Three
+ * functions are left out and counted apart: the clock, which is none where the vDSO has it, and two that give the core away while
+ * there is nothing to do but wait; threads of a GPU have other means for both. GPUNVME_TEST_URI names a controller, whose first
+ * megabyte is overwritten; else one in software.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -156,7 +156,7 @@ static void *lane(void *arg)
 	return NULL;
 }
 
-/* The trap works: a lane that asks for its process is caught. */
+/* The trap works: a thread that asks for its process is caught. */
 static void *offender(void *arg)
 {
 	int *ret = arg;

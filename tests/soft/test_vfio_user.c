@@ -341,7 +341,7 @@ static void lose_under_load(int sig)
 	end_server(sig);
 	alarm(PATIENCE_S);
 	ret = end_load(&r);
-	assert_true(ret == -GPUNVME_ENODEV || ret == -GPUNVME_ESHUTDOWN); /* of a lane that waited, and of one that came later */
+	assert_true(ret == -GPUNVME_ENODEV || ret == -GPUNVME_ESHUTDOWN); /* of a thread that waited, and of one that came later */
 	while (!is_removed(&r))
 		usleep(1000);
 	assert_int_equal(gpunvme_dev_reset(r.pair.dev), -ENODEV);

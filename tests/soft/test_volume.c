@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Volumes: several queues, several software controllers, one range of blocks. What lanes write through the volume is found in the
+ * Volumes: several queues, several software controllers, one range of blocks. What threads write through the volume is found in the
  * image files where the stripes say, and comes back.
  */
 #include <gpunvme/device.h>
@@ -24,7 +24,7 @@ static void block_kernel(void *arg)
 					     : gpunvme_block_read(&s->v, &s->buf, s->offset, s->lba * BLOCK, s->nblocks * BLOCK);
 }
 
-/* One workgroup moves the range; all its lanes get the same result. */
+/* One workgroup moves the range; all its threads get the same result. */
 static int run_block(struct stage *s, int write, uint64_t offset, uint64_t lba, uint64_t nblocks)
 {
 	uint32_t i;
@@ -93,7 +93,7 @@ static void stripes_of_many_sizes(void **state)
 	check_ranges(2, 4, 0, 1024, "?lba=512");
 }
 
-/* Single lanes, each with a range of its own across stripes and members. */
+/* Single threads, each with a range of its own across stripes and members. */
 static void lane_kernel(void *arg)
 {
 	struct stage *s = arg;
@@ -145,7 +145,7 @@ static enum gnv_soft_action fail_from_40(void *ctx, uint16_t sqid, const struct 
 
 /*
  * Stripes of 8 on two controllers, of which the second fails from its block 40 on: the first bad block of the volume is 88. The
- * result is that of the piece with it, whichever lane was first, and what lies before it has arrived.
+ * result is that of the piece with it, whichever thread was first, and what lies before it has arrived.
  */
 static void first_failure_in_lba_order(void **state)
 {
@@ -172,7 +172,7 @@ static void first_failure_in_lba_order(void **state)
 	}
 }
 
-/* A lane that leaves its workgroup alone would leave its pieces out: that is an error, not silence. */
+/* A thread that leaves its workgroup alone would leave its pieces out: that is an error, not silence. */
 static void deserting_kernel(void *arg)
 {
 	struct stage *s = arg;
@@ -289,7 +289,7 @@ static void bad_volumes_are_refused(void **state)
 /* ---- Memory that is freed without gpunvme_mem_unmap_queue() ---- */
 
 static const struct gnv_gpu_ops *real_ops;
-static int ranges; /* of lane memory, that there are more than before */
+static int ranges; /* of thread memory, that there are more than before */
 
 static int count_alloc(struct gpunvme_gpu *gpu, size_t len, struct gnv_gpu_range *range)
 {
@@ -305,7 +305,7 @@ static void count_free(struct gpunvme_gpu *gpu, struct gnv_gpu_range *range, siz
 	real_ops->local_free(gpu, range, len);
 }
 
-/* What lanes know of it goes with it, and what is known of others stays. */
+/* What threads know of it goes with it, and what is known of others stays. */
 static void freed_memory_leaves_no_tables(void **state)
 {
 	struct stage s = { .members = 2, .width = 1 };
@@ -688,7 +688,9 @@ static enum gnv_soft_action lose(void *ctx, uint16_t sqid, const struct gpunvme_
 	return GNV_SOFT_DROP;
 }
 
-/* Lanes of this view wait for the second member for 300 ms: it loses the command, while others of a busy machine only are late. */
+/*
+ * Threads of this view wait for the second member for 300 ms: it loses the command, while others of a busy machine only are late.
+ */
 static void be_quick(struct stage *s)
 {
 	struct gpunvme_dq *dq = (struct gpunvme_dq *)(uintptr_t)s->v.dq;
@@ -749,7 +751,7 @@ static uint64_t commands_of(struct stage *s, int write, uint64_t nblocks)
 	return after.submitted - before.submitted;
 }
 
-/* A workgroup spreads over its lanes what the drive does not write whole, and leaves whole what it does. */
+/* A workgroup spreads over its threads what the drive does not write whole, and leaves whole what it does. */
 static void whole_writes_stay_one_command(void **state)
 {
 	struct stage s = { .members = 1, .width = 4 };
@@ -981,7 +983,7 @@ static void close_cache(struct paged *p)
 	free((void *)(uintptr_t)p->want);
 }
 
-/* What a lane asks for at random: an element, a page, a range. Return its result, or -1 for what is not as it must be. */
+/* What a thread asks for at random: an element, a page, a range. Return its result, or -1 for what is not as it must be. */
 static int ask(struct paged *p, uint64_t random, uint64_t *index)
 {
 	uint64_t i = random % p->words, value[2], to[200], n = p->words - i < 200 ? p->words - i : random >> 40 & 127, k;
@@ -1028,7 +1030,7 @@ static void paged_kernel(void *arg)
 	for (round = 0; round < p->rounds; round++) {
 		seed = seed * 6364136223846793005ull + 1442695040888963407ull;
 		ret = ask(p, seed >> 5, &index);
-		while (ret == -GPUNVME_EAGAIN) { /* lanes have all pages */
+		while (ret == -GPUNVME_EAGAIN) { /* threads have all pages */
 			usleep(50);
 			ret = ask(p, seed >> 5, &index);
 		}
@@ -1095,7 +1097,7 @@ static void page_of_a_failing_member(void **state)
 	close_stage(&p.s);
 }
 
-/* One controller is dead: a lane that needs it gets an error, the pages of the other are read. */
+/* One controller is dead: a thread that needs it gets an error, the pages of the other are read. */
 static void dying_kernel(void *arg)
 {
 	struct paged *p = arg;
@@ -1159,7 +1161,7 @@ static void page_of_a_dead_member(void **state)
 
 /*
  * A dead controller has the only frame. Pages are 8 blocks from block 4 on, stripes 16: page 0 lies on the first controller, 2 on
- * the second, 1 on both. A lane that needs the dead one gets an error, the others may try again when the host has given the frame
+ * the second, 1 on both. A thread that needs the dead one gets an error, the others may try again when the host has given the frame
  * back.
  */
 static void dead_member_has_all_frames(void **state)

@@ -9,7 +9,7 @@
 #include "volume_stage.h"
 
 #define LANES 32u
-#define EACH 37u /* blocks of a lane */
+#define EACH 37u /* blocks of a thread */
 #define HALF (BUFFER / 2)
 
 /* ---- Waves ---- */
@@ -19,7 +19,7 @@ static uint64_t first_of(uint32_t lane)
 	return 11 + lane * 41ull;
 }
 
-/* Every third lane has no transfer in the first write, and makes it on its own. */
+/* Every third thread has no transfer in the first write, and makes it on its own. */
 static void wave_kernel(void *arg)
 {
 	struct stage *s = arg;
@@ -62,7 +62,7 @@ static void lanes_of_a_wave_move_their_own_ranges(void **state)
 	run_waves("?lba=512", 1, 4, 3, 0);
 }
 
-/* A wave of 32 on rings of two: lanes without room try again. */
+/* A wave of 32 on rings of two: threads without room try again. */
 static void waves_are_larger_than_rings(void **state)
 {
 	struct gpunvme_queue_opts opts = GPUNVME_QUEUE_OPTS_INIT;
@@ -87,7 +87,7 @@ static void waves_are_larger_than_rings(void **state)
 	close_stage(&s);
 }
 
-/* Only the transfer of the lowest lane counts; it covers several stripes. */
+/* Only the transfer of the lowest thread counts; it covers several stripes. */
 static void one_kernel(void *arg)
 {
 	struct stage *s = arg;
@@ -152,7 +152,7 @@ static void status_kernel(void *arg)
 	s->status[lane] = gpunvme_wave_read(&s->v, &s->buf, lane * 8ull * BLOCK, (72 + lane * 8ull) * BLOCK, 8 * BLOCK);
 }
 
-/* Stripes of 8 on two members, of which the second fails from its block 40 on: stripe 11 of the volume, lane 2. */
+/* Stripes of 8 on two members, of which the second fails from its block 40 on: stripe 11 of the volume, thread 2. */
 static void each_lane_has_its_own_failure(void **state)
 {
 	struct stage s = { .members = 2, .width = 4, .lba = 80, .nblocks = 20 };
@@ -224,7 +224,7 @@ static enum gnv_soft_action lose(void *ctx, uint16_t sqid, const struct gpunvme_
 	return GNV_SOFT_DROP;
 }
 
-/* A member loses commands: its lanes get the time-out, and those of the other member their blocks. */
+/* A member loses commands: its threads get the time-out, and those of the other member their blocks. */
 static void a_silent_member_ends_its_own_lanes(void **state)
 {
 	struct stage s = { .members = 2, .width = 4 };

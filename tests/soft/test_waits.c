@@ -72,7 +72,10 @@ static void (*stepping)(void); /* what is done before each call; NULL: nothing *
 		good(call);                                                                                                        \
 	} while (0)
 
-/* What lanes have a part in may time out as theirs do (test_stopped_for_hours), and leaves nothing: without another jump it works. */
+/*
+ * What threads have a part in may time out as theirs do (test_stopped_for_hours), and leaves nothing: without another jump it
+ * works.
+ */
 #define step_of_lanes(call)                                                                                                        \
 	do {                                                                                                                       \
 		int step_ret;                                                                                                      \
@@ -243,7 +246,7 @@ static void test_wall_clock(void **state)
 }
 
 /*
- * The process is stopped for an hour, in whatever it does. The host's waits look again. Lanes look once more; the controller in
+ * The process is stopped for an hour, in whatever it does. The host's waits look again. Threads look once more; the controller in
  * software was stopped with them, so that its reply may not be there yet: such a queue has timed out, and comes back.
  */
 static void test_stopped_for_hours(void **state)

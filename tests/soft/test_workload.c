@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* gpunvme_workload_run() on CPU threads, or on the lanes that GPUNVME_TEST_GPU names: every pattern and width, what is counted, refusals. */
+/*
+ * gpunvme_workload_run() on CPU threads, or on the threads that GPUNVME_TEST_GPU names: every pattern and width, what is counted,
+ * refusals.
+ */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>

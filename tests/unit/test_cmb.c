@@ -216,7 +216,7 @@ static void test_small_window(void **state)
 	fake_delete(fake, false);
 }
 
-/* Lanes of a GPU store their data past the drive: nothing makes it arrive before the command, unless somebody has tried. */
+/* Threads of a GPU store their data past the drive: nothing makes it arrive before the command, unless somebody has tried. */
 static void test_lanes_of_gpu(void **state)
 {
 	struct fake *fake = with_memory(2, SIZE(1u) | SQS);
@@ -292,7 +292,7 @@ static void test_queues(void **state)
 	fake_delete(fake, false);
 }
 
-/* What a GPU does not let go of must stay memory of that drive, or its lanes would reach what comes after it. */
+/* What a GPU does not let go of must stay memory of that drive, or its threads would reach what comes after it. */
 static void test_gpu_keeps_it(void **state)
 {
 	struct fake *fake = with_memory(2, SIZE(1u) | SQS);

@@ -196,7 +196,7 @@ static void test_taken(void **state)
 	fake->taken = 0;
 }
 
-/* Without kernel queues no command says that a mapping is there: nothing is given out that a lane might not find. */
+/* Without kernel queues no command says that a mapping is there: nothing is given out that a thread might not find. */
 static void test_no_rings(void **state)
 {
 	struct gnv_drm_bo bo;

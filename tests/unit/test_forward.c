@@ -207,7 +207,7 @@ static void test_accesses(void **state)
 	listening = false;
 }
 
-/* Lanes: as many commands as the ring holds, the head of the CQ told before the room it makes is used. */
+/* Threads: as many commands as the ring holds, the head of the CQ told before the room it makes is used. */
 static void *lanes(void *arg)
 {
 	uint64_t *fetched = arg, pos = 0;

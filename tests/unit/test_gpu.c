@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the library asks of lanes that are not this CPU: their addresses are not pointers, what is shown to them is hidden again,
+ * What the library asks of threads that are not this CPU: their addresses are not pointers, what is shown to them is hidden again,
  * and each request may be refused.
  */
 #include <errno.h>
@@ -19,7 +19,7 @@
 #pragma GCC diagnostic ignored "-Wunused-function" /* the rig brings kernels */
 #include "gpu/rig.h"
 
-#define LANE 0x0000700000000000ull /* what the lanes of this test call host address 0 */
+#define LANE 0x0000700000000000ull /* what the threads of this test call host address 0 */
 #define LOCAL 0x0000600000000000ull
 
 static const struct gpunvme_queue_opts plain = { sizeof(plain), GPUNVME_QUEUE_NO_SELFTEST, 0, 0, 0, 0, 0 };
@@ -119,7 +119,7 @@ static int poke(struct gpunvme_gpu *gpu, uint64_t lane, const void *from, size_t
 	return 0;
 }
 
-/* Lanes that do nothing. */
+/* Threads that do nothing. */
 static int launch(struct gpunvme_gpu *gpu, const struct gnv_launch *launch)
 {
 	(void)gpu;
@@ -179,7 +179,7 @@ static void test_addresses(void **state)
 	assert_int_equal(gpunvme_mem_alloc(gpu, NULL, 20000, NULL, &mem), 0);
 	maps = fake->maps;
 	assert_int_equal(gpunvme_mem_map(mem, dev), 0);
-	assert_int_equal(seen.maps_at_attach, maps + 1); /* the device first, then the lanes */
+	assert_int_equal(seen.maps_at_attach, maps + 1); /* the device first, then the threads */
 	assert_int_equal(gpunvme_mem_dbuf(mem, dev, &dbuf), 0);
 	assert_int_equal(dbuf.base, LANE + (uintptr_t)gpunvme_mem_ptr(mem));
 	assert_int_equal(seen.hosts, 3);
@@ -232,7 +232,7 @@ static void test_refusals(void **state)
 	assert_true(n > 5);
 }
 
-/* BAR0 is shown where the lanes can reach it, and else a thread rings. */
+/* BAR0 is shown where the threads can reach it, and else a thread rings. */
 static void test_doorbells(void **state)
 {
 	static const struct gnv_mem_ops foreign = { "bar", NULL, gnv_mem_attach_foreign, gnv_mem_detach_foreign };
@@ -318,7 +318,7 @@ static void test_unreadable(void **state)
 	fake_delete(fake, false);
 }
 
-/* Where a lane's address lies. The rig's are pointers, so it is asked which of its lists has them. */
+/* Where a thread's address lies. The rig's are pointers, so it is asked which of its lists has them. */
 enum where { NOWHERE, HOST_MEMORY, LANE_MEMORY, BAR };
 
 static enum where library_has(const struct fake *fake, const struct gpunvme_queue *qp, uint64_t at)
@@ -398,7 +398,7 @@ static void test_rig(void **state)
 	rig_free(r);
 }
 
-/* What the host says to lanes: a cause stays, whatever comes after it. */
+/* What the host says to threads: a cause stays, whatever comes after it. */
 static void test_control(void **state)
 {
 	struct fake *fake = fake_new();
@@ -486,8 +486,8 @@ static uint32_t commands_time(struct gpunvme_gpu *gpu, const struct gpunvme_dq d
 }
 
 /*
- * A kernel is not taken for one that hangs while a lane may yet wait for the queue with the longest time-out, nor while it refuses
- * commands, which no queue gets.
+ * A kernel is not taken for one that hangs while a thread may yet wait for the queue with the longest time-out, nor while it
+ * refuses commands, which no queue gets.
  */
 static void test_commands_time(void **state)
 {

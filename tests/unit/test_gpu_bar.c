@@ -268,9 +268,9 @@ static void test_kept(void **state)
 }
 
 /*
- * The controller is given back while lanes may ring. libdrm's mapping is replaced before the reset, at which the kernel would drop
- * its entries (Linux amdgpu_dma_buf.c, amdgpu_dma_buf_move_notify); KFD's after it, while the queues of the process stand still, as
- * they would without limit (amdgpu_amdkfd_gpuvm.c, amdgpu_amdkfd_gpuvm_restore_process_bos).
+ * The controller is given back while threads may ring. libdrm's mapping is replaced before the reset, at which the kernel would
+ * drop its entries (Linux amdgpu_dma_buf.c, amdgpu_dma_buf_move_notify); KFD's after it, while the queues of the process stand
+ * still, as they would without limit (amdgpu_amdkfd_gpuvm.c, amdgpu_amdkfd_gpuvm_restore_process_bos).
  */
 static void test_fence_off(void **state)
 {

@@ -49,7 +49,7 @@ static void *wait_for_answer(void *arg)
 }
 
 /*
- * A lane that waits for a controller that will never reply again gets an error long before its time-out, and no recovery brings
+ * A thread that waits for a controller that will never reply again gets an error long before its time-out, and no recovery brings
  * back what is being taken away, though it still replies.
  */
 static void lose(uint32_t flags)
@@ -90,7 +90,7 @@ static void test_lost_forwarded(void **state)
 	lose(GPUNVME_QUEUE_FORWARD);
 }
 
-/* The lanes get words of host memory; BAR0 follows them, until the queue is deleted on the controller. */
+/* The threads get words of host memory; BAR0 follows them, until the queue is deleted on the controller. */
 static void test_forward(void **state)
 {
 	struct gpunvme_queue_info info = { .size = sizeof(info) };
@@ -382,7 +382,7 @@ static void is_hinted(struct gpunvme_queue *qp, uint32_t boundary, uint32_t atom
 	assert_int_equal(dq.flags & GPUNVME_DQ_TORN, torn ? GPUNVME_DQ_TORN : 0);
 }
 
-/* What a namespace says of boundaries and whole writes, for lanes. */
+/* What a namespace says of boundaries and whole writes, for threads. */
 static void test_view_hints(void **state)
 {
 	struct gpunvme_queue *qp;
@@ -446,7 +446,7 @@ static void test_view_steps(void **state)
 	fake->ns.nsfeat = 0;
 }
 
-/* Write Zeroes of a controller that has a limit, in bytes, for lanes, in blocks. Of less than a block it is not offered. */
+/* Write Zeroes of a controller that has a limit, in bytes, for threads, in blocks. Of less than a block it is not offered. */
 static void test_view_zeroes(void **state)
 {
 	static const struct {

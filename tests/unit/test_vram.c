@@ -133,7 +133,7 @@ static void test_drm(void **state)
 	calls.fds++;
 	assert_non_null(strstr(log_text, "CDNA"));
 	gnv_vram_free(&bytes);
-	owner = EBUSY; /* the lanes would not see it */
+	owner = EBUSY; /* the threads would not see it */
 	assert_int_equal(alloc(GPUNVME_MEM_DRM, BDF, &bytes), -EOPNOTSUPP);
 	assert_non_null(strstr(gpunvme_errmsg(), "ROCm 6"));
 	owner = 0;

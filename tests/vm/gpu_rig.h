@@ -170,7 +170,7 @@ static inline void scribble(void *ptr, size_t len, unsigned seed)
 		p[i] = (unsigned char)(rand_r(&seed) >> 7);
 }
 
-/* Lanes write a buffer out and read it back, with buffers that lie where the queue's placement wants them. */
+/* Threads write a buffer out and read it back, with buffers that lie where the queue's placement wants them. */
 static inline void use(struct gpunvme_queue *qp, bool local)
 {
 	struct gpunvme_mem *out, *in;

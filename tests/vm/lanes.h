@@ -10,13 +10,13 @@
 
 #define LANES 4u
 #define SOON_NS (10000 * GNV_NS_PER_MS)
-#define HANG_NS (60000 * GNV_NS_PER_MS) /* lanes that work do something within that, on a busy machine, too */
+#define HANG_NS (60000 * GNV_NS_PER_MS) /* threads that work do something within that, on a busy machine, too */
 
 static struct lanes {
 	const struct gpunvme_dq *dq;
 	const struct gpunvme_dbuf *dbuf;
 	unsigned rounds; /* atomic */
-	unsigned ended;	 /* atomic: lanes */
+	unsigned ended;	 /* atomic: threads */
 	bool stop;	 /* atomic */
 	int ret[LANES];
 	pthread_t thread[LANES];

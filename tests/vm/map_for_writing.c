@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Opens a file by its map for lanes that write, and says why not: map_for_writing URI MAP. No verb of the tool writes by map. */
+/* Opens a file by its map for threads that write, and says why not: map_for_writing URI MAP. No verb of the tool writes by map. */
 #include <gpunvme/gpunvme.h>
 #include <stdio.h>
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Memory in a BAR of another device that is taken away while lanes use it: by a reset, by the kernel, by an error on the bus. For the
- * guest of tests/vm: GPUNVME_TEST_URI names the controller, GPUNVME_TEST_VRAM the device with the BAR, GPUNVME_TEST_CMB a drive with a
- * memory buffer.
+ * Memory in a BAR of another device that is taken away while threads use it: by a reset, by the kernel, by an error on the bus. For
+ * the guest of tests/vm: GPUNVME_TEST_URI names the controller, GPUNVME_TEST_VRAM the device with the BAR, GPUNVME_TEST_CMB a drive
+ * with a memory buffer.
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -176,7 +176,7 @@ static void test_closed_first(void **state)
 	open_bar();
 }
 
-/* Lanes at work, `event`, and all of them end with the right words and in time. */
+/* Threads at work, `event`, and all of them end with the right words and in time. */
 static void during_io(struct rig *r, void (*event)(void))
 {
 	double start;

@@ -132,7 +132,7 @@ static void test_no_export(void **state)
 	said("cannot be pinned"); /* the scratch buffer by its CPU address */
 }
 
-/* BAR0 for the lanes: libdrm's import, KFD's, the runtime's, the forwarder. */
+/* BAR0 for the threads: libdrm's import, KFD's, the runtime's, the forwarder. */
 static void test_bar_ways(void **state)
 {
 	(void)state;
@@ -172,7 +172,7 @@ static struct {
 	int ret;
 } ringer;
 
-/* Lanes that ring and ring, whatever becomes of the device. */
+/* Threads that ring and ring, whatever becomes of the device. */
 static void *keep_ringing(void *arg)
 {
 	(void)arg;
@@ -191,7 +191,7 @@ static void ring_more(unsigned times)
 		usleep(1000);
 }
 
-/* As KFD does with a process whose import is moved: until long after the replacement no lane runs. */
+/* As KFD does with a process whose import is moved: until long after the replacement no thread runs. */
 static void evict(void)
 {
 	unsigned (*evict_all)(unsigned ms) = NULL;
@@ -211,8 +211,8 @@ static void tell_driver(const char *file)
 }
 
 /*
- * An administrator unbinds the controller while lanes ring: they ring on, into nothing. By libdrm memory of the host is there before the
- * reset; by KFD after it, and in between the driver has stopped the queues.
+ * An administrator unbinds the controller while threads ring: they ring on, into nothing. By libdrm memory of the host is there
+ * before the reset; by KFD after it, and in between the driver has stopped the queues.
  */
 static void test_unbound(void **state)
 {
@@ -327,7 +327,7 @@ static void test_migrates_refused(void **state)
 
 /*
  * A mapping that succeeds, of memory that then lies elsewhere: the controller goes on writing to where it was. That is caught by
- * what the lanes read, for the data as for the rings, and doorbells are not blamed.
+ * what the threads read, for the data as for the rings, and doorbells are not blamed.
  */
 static void test_migrates_accepted(void **state)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The top placement: rings, data and state in VRAM, doorbells that lanes ring. */
+/* The top placement: rings, data and state in VRAM, doorbells that threads ring. */
 #include "gpu_rig.h"
 
 /* With KFD, and without libdrm. */
@@ -9,7 +9,7 @@ static int begin_nodes(void **state)
 	return begin(state);
 }
 
-/* What lanes wrote from VRAM is what a queue of CPU threads, with everything in host memory, reads; and the other way round. */
+/* What threads wrote from VRAM is what a queue of CPU threads, with everything in host memory, reads; and the other way round. */
 static void test_end_to_end(void **state)
 {
 	struct gpunvme_mem *vram, *host;

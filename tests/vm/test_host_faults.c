@@ -36,7 +36,7 @@ static pid_t child;
 
 struct host_fault {
 	struct guarantee p;
-	void (*strike)(struct rig *rig); /* while a lane writes, again and again; or */
+	void (*strike)(struct rig *rig); /* while a thread writes, again and again; or */
 	enum ns ns;			 /* one command to a block of these meets with it */
 	uint64_t lba;
 	bool write;
@@ -125,7 +125,7 @@ static void pull(struct rig *rig)
 	say("guest: pull host_faults");
 }
 
-/* Of a drive that goes away a lane learns by the word of its queue, or, a moment later, that its buffer is its own again. */
+/* Of a drive that goes away a thread learns by the word of its queue, or, a moment later, that its buffer is its own again. */
 static const struct host_fault faults[] = {
 	{ { "a block that cannot be read", 0x281, ALONE, false, 0 }, NULL, BROKEN, 8, false },
 	{ { "a block that cannot be written", 0x280, ALONE, false, 0 }, NULL, BROKEN, 16, true },

@@ -82,7 +82,7 @@ struct job {
 	int status[LANES];
 };
 
-/* Each lane has 4096 bytes of the buffer and of the medium for itself. */
+/* Each thread has 4096 bytes of the buffer and of the medium for itself. */
 static void lane(void *arg)
 {
 	struct job *j = arg;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Files of mounted file systems: lanes read them by name and see changes, and write to them under a lease, which the kernel's ext4
- * or XFS keeps. For the guest of tests/vm: GPUNVME_TEST_URI names the controller, whose two namespaces lose what they have, and
- * GPUNVME_TEST_FS the file system.
+ * Files of mounted file systems: threads read them by name and see changes, and write to them under a lease, which the kernel's
+ * ext4 or XFS keeps. For the guest of tests/vm: GPUNVME_TEST_URI names the controller, whose two namespaces lose what they have,
+ * and GPUNVME_TEST_FS the file system.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -93,7 +93,7 @@ static void kernel_reads(void)
 	close(fd);
 }
 
-/* ---- Lanes ---- */
+/* ---- Threads ---- */
 
 static void lanes_read(struct gpunvme_file *file)
 {
@@ -212,7 +212,7 @@ static void test_death(void **state)
 	copy_is_no_lease((size_t)marked);
 	kernel_reads();
 	fill(1);
-	assert_memory_equal(seen, content, BYTES); /* the kernel's cache does not know what lanes wrote */
+	assert_memory_equal(seen, content, BYTES); /* the kernel's cache does not know what threads wrote */
 
 	file = live(); /* the next one takes it over ... */
 	good(gpunvme_file_lease(file));
@@ -340,7 +340,7 @@ static void nobody_changes_it(void)
 	forbidden(setxattr(FILE_AT, "user.x", "x", 1, 0));
 }
 
-/* A directory as one table: what lanes read by number, and which of its files has changed. */
+/* A directory as one table: what threads read by number, and which of its files has changed. */
 static void test_many(void **state)
 {
 	static const char *const paths[] = { AT "/many" };
@@ -457,7 +457,7 @@ static void test_lease(void **state)
 	says(gpunvme_file_unlease(file), -EINVAL, "not leased");
 
 	fd = open(FILE_AT, O_WRONLY | O_CLOEXEC);
-	assert_int_equal(pwrite(fd, "y", 1, 17), 1); /* a part of a page that lanes wrote: the rest of it stays theirs */
+	assert_int_equal(pwrite(fd, "y", 1, 17), 1); /* a part of a page that threads wrote: the rest of it stays theirs */
 	close(fd);
 	changed(file, "it was written to");
 	content[17] = 'y';

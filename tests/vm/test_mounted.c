@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * One process that serves a namespace as a block device of the kernel and uses it by queues of its own: files that were written to
- * a mounted file system are read by name by lanes, while it stays mounted. For the guest of tests/vm: GPUNVME_TEST_URI names the
+ * a mounted file system are read by name by threads, while it stays mounted. For the guest of tests/vm: GPUNVME_TEST_URI names the
  * controller, which loses what it has; with GPUNVME_TEST_RESETS it is reset under way.
  */
 #include <errno.h>

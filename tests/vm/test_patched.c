@@ -329,8 +329,8 @@ static void take_back(void)
 }
 
 /*
- * From the moment that the exporter has its memory back nothing lands there, though the lanes go on. QEMU's controller completes such
- * commands without an error, as no real one would.
+ * From the moment that the exporter has its memory back nothing lands there, though the threads go on. QEMU's controller completes
+ * such commands without an error, as no real one would.
  */
 static void taken_from_data(void (*event)(void))
 {
@@ -375,7 +375,10 @@ static void test_unbind_data(void **state)
 	taken_from_data(unbind);
 }
 
-/* The controller fetches commands from nowhere and dies of it; lanes hear of that, and the next controller has its rings elsewhere. */
+/*
+ * The controller fetches commands from nowhere and dies of it; threads hear of that, and the next controller has its rings
+ * elsewhere.
+ */
 static void taken_from_rings(void (*event)(void))
 {
 	uint64_t start;

@@ -212,7 +212,7 @@ static void test_pulled(void **state)
 	assert_int_equal(next_event(fd).type, GPUNVME_EVENT_LOST);
 	assert_int_equal(state_now(&generation), GPUNVME_STATE_REMOVED);
 	for (tries = 0; !(ret = gpunvme_read(&dq[0], &dbuf, 0, 0, BLOCK)) && tries < 10000; tries++)
-		usleep(1000); /* it serves what it gets until QEMU has taken it away, and lanes look at the word when they wait */
+		usleep(1000); /* it serves what it gets until QEMU has taken it away, and threads look at the word when they wait */
 	assert_true(ret == -GPUNVME_ENODEV || ret == -GPUNVME_ESHUTDOWN); /* the latter: a read before that found out, and was answered */
 	assert_int_equal(gpunvme_dev_reset(dev), -ENODEV);
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A volume striped over block devices: lanes write and read it, and the stripes lie where queue.h says. For the guest of tests/vm:
- * GPUNVME_TEST_DISKS names the block devices, GPUNVME_TEST_SECONDS how long lanes go on, whatever happens to the drives meanwhile.
+ * A volume striped over block devices: threads write and read it, and the stripes lie where queue.h says. For the guest of
+ * tests/vm: GPUNVME_TEST_DISKS names the block devices, GPUNVME_TEST_SECONDS how long threads go on, whatever happens to the drives
+ * meanwhile.
  */
 #include <gpunvme/device.h>
 #include <fcntl.h>
@@ -23,7 +24,7 @@
 #define BLOCK 512u
 #define LANES 8u
 #define PIECE 300u /* blocks of one transfer: it lies on both members, as a stripe has 256 */
-#define PIECES 4u  /* of a lane */
+#define PIECES 4u  /* of a thread */
 #define COMMAND_MS 120000 /* longer than any cut of the scenario */
 
 struct stage {

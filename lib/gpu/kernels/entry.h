@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* GNVK_KERNEL(name) { ... }: a kernel, for each kind of lanes, whose body sees its arguments as `a`. For kernels.c, stream.cu. */
+/* GNVK_KERNEL(name) { ... }: a kernel, for each kind of threads, whose body sees its arguments as `a`. For kernels.c, stream.cu. */
 #ifndef GNV_GPU_ENTRY_H
 #define GNV_GPU_ENTRY_H
 
@@ -50,7 +50,7 @@ GNVK_FN void gnvk_touch(uint64_t at)
 #endif
 }
 
-/* GNVK_OWN_DQ(dq, from): a descriptor that is the same for all lanes of a wave, where they reach it soonest, as *dq. */
+/* GNVK_OWN_DQ(dq, from): a descriptor that is the same for all threads of a wave, where they reach it soonest, as *dq. */
 #if defined(GNVD_CUDA)
 #define GNVK_OWN_DQ(dq, from)                                                                                                      \
 	GNVD_SHARED struct gpunvme_dq dq##_of_wave[GNV_KERNEL_GROUP / 32];                                                         \
@@ -67,7 +67,7 @@ GNVK_FN void gnvk_touch(uint64_t at)
 	__builtin_memcpy(&dq##_own, (const void *)(from), sizeof(dq##_own))
 #endif
 
-/* A number that all lanes of a group share. */
+/* A number that all threads of a group share. */
 GNVK_FN uint32_t gnvk_group(void)
 {
 #if defined(GNVD_CPU)

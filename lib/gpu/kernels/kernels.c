@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The library's own kernels, one text for all lanes: C for amdgcn, C for CPU threads. kernels.h says what they do. */
+/* The library's own kernels, one text for all threads: C for amdgcn, C for CPU threads. kernels.h says what they do. */
 #include "gpu/kernels/kernels.h"
 
 #include <gpunvme/device.h>
@@ -87,7 +87,7 @@ GNVK_KERNEL(copy)
 	struct gpunvme_dq dq;
 	int status = 0;
 
-	/* One queue for all lanes of a group: they share the work, and its description stays in scalar registers. */
+	/* One queue for all threads of a group: they share the work, and its description stays in scalar registers. */
 	__builtin_memcpy(&dq, (const void *)(GNVK_AT(const struct gpunvme_dq, a->dq) + gnvk_group() % a->queues), sizeof(dq));
 	if (!flush && !GNVD_WITHIN(a->lba, a->nblocks, dq.lba_count)) /* of the whole: parts past 2^64 would be other blocks */
 		status = -GPUNVME_ERANGE;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The library's own kernels: their names and arguments, for the host and for the lanes. What they do is in kernels.c
+ * The library's own kernels: their names and arguments, for the host and for the threads. What they do is in kernels.c
  * and stream.h.
  *
  * Kernel NAME takes one struct gnv_NAME_args by value and is the symbol gnvk_NAME in every code object. For CPU threads it is a
  * function that gpunvme_cpu_launch() takes. Arguments are plain data of fixed layout that begins on 8 bytes.
  * Addresses in them are those of the threads. What a kernel writes for the host is complete when the kernel has ended. On AMD GPUs
- * kernels use no stack, no local memory and no hidden arguments, and a group has at most GNV_KERNEL_GROUP lanes.
+ * kernels use no stack, no local memory and no hidden arguments, and a group has at most GNV_KERNEL_GROUP threads.
  */
 #ifndef GNV_GPU_KERNELS_KERNELS_H
 #define GNV_GPU_KERNELS_KERNELS_H
@@ -29,7 +29,7 @@ enum gnv_kernel { GNV_KERNEL_LIST(GNV_KERNEL_ENUM) GNV_KERNELS };
 /* The kernels for CPU threads, by enum gnv_kernel. */
 extern void (*const gnv_kernel_cpu[])(void *args);
 
-/* One lane reads blocks. */
+/* One thread reads blocks. */
 struct gnv_read_args {
 	struct gpunvme_dq dq;
 	struct gpunvme_dbuf dbuf;
@@ -40,7 +40,7 @@ struct gnv_read_args {
 	uint32_t reserved;
 };
 
-/* Fill memory with a word. Any number of lanes. */
+/* Fill memory with a word. Any number of threads. */
 struct gnv_fill_args {
 	uint64_t at; /* a multiple of 4 */
 	uint64_t words;
@@ -49,7 +49,7 @@ struct gnv_fill_args {
 };
 
 /*
- * One lane: touch every word of the buffer, which the host filled with `fill`, so that its lines are in the caches. Read blocks
+ * One thread: touch every word of the buffer, which the host filled with `fill`, so that its lines are in the caches. Read blocks
  * into it. Store what the thread sees then.
  */
 struct gnv_selftest_args {
@@ -64,12 +64,12 @@ struct gnv_selftest_args {
 
 struct gnv_selftest_result {
 	int32_t status;   /* of gpunvme_read() */
-	uint32_t strange; /* words that were not `fill` before the read: the lane does not see what the host wrote */
+	uint32_t strange; /* words that were not `fill` before the read: the thread does not see what the host wrote */
 	uint64_t ticks;   /* that the read took */
 };
 
 /*
- * One lane: for i = 1, 2, .. rings, wait until the host has stored i in *go, then store i mod (mask + 1) to the doorbell. The
+ * One thread: for i = 1, 2, .. rings, wait until the host has stored i in *go, then store i mod (mask + 1) to the doorbell. The
  * host goes on to i + 1 when it has seen i arrive. Ends early when the host says nothing for `timeout`, or stores ~0.
  */
 struct gnv_ring_args {
@@ -82,13 +82,13 @@ struct gnv_ring_args {
 };
 
 /*
- * Any number of lanes: each moves every lanes-th transfer of `step` blocks until its first failure. Groups take turns with the
- * queues. To flush there is one lane.
+ * Any number of threads: each moves every lanes-th transfer of `step` blocks until its first failure. Groups take turns with the
+ * queues. To flush there is one thread.
  */
 struct gnv_copy_args {
 	uint64_t dq; /* array of struct gpunvme_dq */
 	struct gpunvme_dbuf dbuf;
-	uint64_t result; /* array of struct gnv_copy_result, one for each lane */
+	uint64_t result; /* array of struct gnv_copy_result, one for each thread */
 	uint64_t lba;    /* first block, in the views */
 	uint64_t nblocks;
 	uint32_t step; /* blocks of one call */
@@ -100,29 +100,29 @@ struct gnv_copy_args {
 struct gnv_copy_result {
 	uint64_t lba;
 	uint32_t nblocks;
-	int32_t status; /* 0: all that the lane did succeeded */
+	int32_t status; /* 0: all that the thread did succeeded */
 };
 
 /*
- * Any number of lanes: each carries out its commands, one after another, until one ends with its queue or is given up. What it did
- * not come to stays as the host has left it.
+ * Any number of threads: each carries out its commands, one after another, until one ends with its queue or is given up. What it
+ * did not come to stays as the host has left it.
  */
 struct gnv_commands_args {
 	uint64_t dq; /* array of struct gpunvme_dq */
 	struct gpunvme_dbuf dbuf;
-	uint64_t cmd;  /* array of struct gpunvme_command, lane by lane */
-	uint32_t each; /* commands of a lane */
+	uint64_t cmd;  /* array of struct gpunvme_command, thread by thread */
+	uint32_t each; /* commands of a thread */
 	uint32_t queues;
 };
 
 /*
- * Any number of lanes: each issues commands of `nblocks` for some time, one after another, until its first failure. Waves take
- * turns with the queues, lanes with the places of the buffer.
+ * Any number of threads: each issues commands of `nblocks` for some time, one after another, until its first failure. Waves take
+ * turns with the queues, threads with the places of the buffer.
  */
 struct gnv_workload_args {
 	uint64_t dq; /* array of struct gpunvme_dq */
 	struct gpunvme_dbuf dbuf;
-	uint64_t result; /* array of struct gnv_workload_result, one for each lane */
+	uint64_t result; /* array of struct gnv_workload_result, one for each thread */
 	uint64_t ticks;  /* for which commands are begun */
 	uint64_t slots;  /* places of a command in the view */
 	uint64_t places; /* in the buffer */
@@ -135,13 +135,13 @@ struct gnv_workload_args {
 
 struct gnv_workload_result {
 	uint64_t commands; /* that succeeded */
-	uint64_t began, ended; /* lane clock */
+	uint64_t began, ended; /* thread clock */
 	int32_t status; /* the failure, or 0 */
 	uint32_t reserved;
 };
 
 /*
- * One lane drives the rings of a queue by hand, with reads and comparisons of one block, and looks for what must not happen. The
+ * One thread drives the rings of a queue by hand, with reads and comparisons of one block, and looks for what must not happen. The
  * queue has no other user and is of no use afterwards. Each batch of commands is checked before the next begins.
  */
 enum gnv_ordering_mode {
@@ -150,7 +150,7 @@ enum gnv_ordering_mode {
 	GNV_ORDERING_WARM_DATA = 1u << 2, /* touch the data before */
 	GNV_ORDERING_RING_EACH = 1u << 3, /* a doorbell for each command, back to back */
 	GNV_ORDERING_CQE16 = 1u << 4,     /* poll whole entries, which were made unlike any completion before */
-	GNV_ORDERING_COMPARE = 1u << 5,   /* let the controller compare what the lane has stored, which is wrong in every other round */
+	GNV_ORDERING_COMPARE = 1u << 5,   /* let the controller compare what the thread stored, which is wrong in every other round */
 };
 
 struct gnv_ordering_args {
@@ -171,7 +171,7 @@ enum gnv_ordering_fault {
 	GNV_ORDERING_SILENT,  /* no completion was seen in time */
 	GNV_ORDERING_STALE,   /* a completion of a command that was not sent: an old SQE was fetched */
 	GNV_ORDERING_STATUS,  /* a command failed: an SQE was fetched in pieces, or the block cannot be read */
-	GNV_ORDERING_UNSEEN,  /* a comparison with what the memory held before the lane's last store */
+	GNV_ORDERING_UNSEEN,  /* a comparison with what the memory held before the thread's last store */
 	GNV_ORDERING_MISSING, /* no data where it belongs although the command succeeded */
 	GNV_ORDERING_LATE,    /* data that came after its completion */
 	GNV_ORDERING_TORN,    /* dwords of a completion that came after its phase bit */
@@ -188,7 +188,7 @@ struct gnv_ordering_result {
 	uint32_t count[GNV_ORDERING_FAULTS];
 };
 
-/* One lane loads words past the GPU's caches, one load after the other, and stores nothing but the copy. */
+/* One thread loads words past the GPU's caches, one load after the other, and stores nothing but the copy. */
 struct gnv_peek_args {
 	uint64_t from; /* a multiple of 4 */
 	uint64_t to;   /* local memory: it is complete when the kernel has ended */

@@ -6,7 +6,7 @@
 #ifndef GNV_GPU_KERNELS_LANDING_H
 #define GNV_GPU_KERNELS_LANDING_H
 
-/* What a lane loads at once. */
+/* What a thread loads at once. */
 typedef uint64_t stream_vector __attribute__((vector_size(16), may_alias));
 
 #define STREAM_PART (1ull << STREAM_PIECE_MOST) /* of a transfer that lands, at most: parts end at multiples of it */
@@ -54,7 +54,7 @@ GNVK_FN int stream_check_landing(const struct stream_source *s, struct stream_ta
 	return !ret && s->file && !GNVD_WITHIN(t->pos, t->len, s->target->file_bytes) ? -GPUNVME_ERANGE : ret;
 }
 
-/* Copy bytes with all lanes of the wave. */
+/* Copy bytes with all threads of the wave. */
 GNVK_FN void stream_copy(const struct gnvd_wave *w, uint64_t to, uint64_t from, uint64_t n)
 {
 	uint64_t head = (to ^ from) % STREAM_VECTOR ? n : (0 - to) % STREAM_VECTOR, whole, k = w->count, i;
@@ -92,7 +92,7 @@ GNVK_FN void stream_copy(const struct gnvd_wave *w, uint64_t to, uint64_t from, 
 		GNVK_AT(uint8_t, to)[i] = GNVK_AT(const uint8_t, from)[i];
 }
 
-/* Is a slot left? All lanes get the leader's result. */
+/* Is a slot left? All threads get the leader's result. */
 GNVK_FN int stream_has_slot(const struct gnv_stream_target *l, const struct gnvd_wave *w)
 {
 	uint32_t i = 0;
@@ -143,7 +143,7 @@ GNVK_FN int stream_stopped(const struct stream_source *s, const struct gnvd_wave
 
 /*
  * Take the next part of a transfer from `pos` on. What is to be written lands. Return: 0; -GPUNVME_EBUSY no slot is left;
- * -GPUNVME_ECANCELED; -GPUNVME_EAGAIN lanes are late, and this one leaves the kernel.
+ * -GPUNVME_ECANCELED; -GPUNVME_EAGAIN threads are late, and this one leaves the kernel.
  */
 GNVK_FN int stream_land(const struct stream_source *s, const struct stream_task *t, uint64_t pos, struct stream_part *p)
 {
@@ -176,14 +176,14 @@ GNVK_FN int stream_land(const struct stream_source *s, const struct stream_task 
 	if (GNVD_OPC(t->op) == GPUNVME_IO_WRITE)
 		stream_copy(&w, p->landed, p->memory, p->len);
 	gnvd_order_system();
-	gnvd_meet(&w); /* the drive sees what all lanes have stored */
+	gnvd_meet(&w); /* the drive sees what all threads have stored */
 	gnvd_leave(&w);
 	return 0;
 }
 
 /*
- * Did a lane fail with a command that may still move data? An NVMe status is of one that completed, other errors of none. With
- * GNVD_FINISH a lane that was stopped has none.
+ * Did a thread fail with a command that may still move data? An NVMe status is of one that completed, other errors of none. With
+ * GNVD_FINISH a thread that was stopped has none.
  */
 GNVK_FN int stream_lost(uint64_t failed)
 {
@@ -194,7 +194,7 @@ GNVK_FN int stream_lost(uint64_t failed)
 
 /*
  * End a part: copy what was read, and give the slot back, unless a command may still use it: one that did not complete, or that of
- * a lane that is late. Return: the first failure; STREAM_LEFT lanes are late, and this one leaves the kernel.
+ * a thread that is late. Return: the first failure; STREAM_LEFT threads are late, and this one leaves the kernel.
  */
 GNVK_FN uint64_t stream_landed(const struct stream_source *s, const struct stream_task *t, const struct stream_part *p,
 			       uint64_t failed)
@@ -204,18 +204,18 @@ GNVK_FN uint64_t stream_landed(const struct stream_source *s, const struct strea
 	int whole;
 
 	w.hint = 0;
-	gnvd_order_agent(); /* zeroes of a hole, which other lanes copy */
+	gnvd_order_agent(); /* zeroes of a hole, which other threads copy */
 	gnvd_enter(&w, s->dq, GNVD_SITE_LANDED);
 	whole = w.count == gnvd_wave_lanes();
 	doubt = gnvd_ballot(&w, stream_lost(failed));
 	failed = stream_first(&w, failed);
 	if (!whole)
 		failed = STREAM_LEFT;
-	gnvd_meet(&w); /* what one lane has acquired with its completion, all have acquired */
+	gnvd_meet(&w); /* what one thread has acquired with its completion, all have acquired */
 	if (failed == STREAM_GOOD && GNVD_OPC(t->op) == GPUNVME_IO_READ)
 		stream_copy(&w, p->memory, p->landed, p->len);
 	gnvd_order_system();
-	gnvd_meet(&w); /* no lane uses the slot any more */
+	gnvd_meet(&w); /* no thread uses the slot any more */
 	if (!w.rank)
 		gnvd_st_release64(s->target->turns + 8 + 8 * p->slot, doubt || !whole ? GNV_STREAM_RETIRED : p->turn + 1);
 	gnvd_leave(&w);

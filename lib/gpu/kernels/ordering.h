@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The kernel of the ordering tests. One lane fills SQ slots, rings, polls, and compares what arrived with what was sent. Identifier
- * and data page differ from those one lap ago, so an old entry cannot pass for a new one. Only kernels.c includes this.
+ * The kernel of the ordering tests. One thread fills SQ slots, rings, polls, and compares what arrived with what was sent.
+ * Identifier and data page differ from those one lap ago, so an old entry cannot pass for a new one. Only kernels.c includes this.
  */
 #ifndef GNV_GPU_ORDERING_H
 #define GNV_GPU_ORDERING_H
@@ -22,7 +22,7 @@ struct ordering {
 
 /*
  * Which round of comparisons command `pos` belongs to. Round 0 reads the block to as many pages as half the queue has entries.
- * Then the lane stores words there, wrong in odd rounds and right in even ones: what was there before has the other result.
+ * Then the thread stores words there, wrong in odd rounds and right in even ones: what was there before has the other result.
  */
 GNVK_FN uint32_t ordering_round(const struct gnv_ordering_args *a, uint64_t pos)
 {

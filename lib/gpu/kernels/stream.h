@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Lists of transfers in the order of a stream. Each wave takes every waves-th transfer, and its lanes take turns with the pieces of
- * it. For kernels.c and stream.cu only.
- * Invariant: a wave whose lanes are not all there (CPU threads that are late) stores no success, and leaves the kernel.
+ * Lists of transfers in the order of a stream. Each wave takes every waves-th transfer, and its threads take turns with the pieces
+ * of it. For kernels.c and stream.cu only.
+ * Invariant: a wave whose threads are not all there (CPU threads that are late) stores no success, and leaves the kernel.
  */
 #ifndef GNV_GPU_KERNELS_STREAM_H
 #define GNV_GPU_KERNELS_STREAM_H
@@ -10,11 +10,11 @@
 #define STREAM_PIECE_MOST 18u  /* 256 KiB: a command of most drives */
 #define STREAM_PIECE_LEAST 16u /* 64 KiB: below that two commands cost more than one */
 #define STREAM_GOOD (~0ull)
-#define STREAM_LEFT (~0ull - 1) /* lanes are late: this one leaves the kernel, and stores no result */
+#define STREAM_LEFT (~0ull - 1) /* threads are late: this one leaves the kernel, and stores no result */
 
 /* A queue, a file on it, or a volume. What is not used is NULL. */
 struct stream_source {
-	const struct gpunvme_dq *dq; /* by which the lanes of a wave meet */
+	const struct gpunvme_dq *dq; /* by which the threads of a wave meet */
 	const struct gpunvme_dbuf *dbuf;
 	const struct gpunvme_dfile *file;
 	const struct gpunvme_dvol *vol;
@@ -22,7 +22,7 @@ struct stream_source {
 	const struct gnv_stream_target *target;
 };
 
-/* A transfer as all lanes of the wave know it. */
+/* A transfer as all threads of the wave know it. */
 struct stream_task {
 	uint64_t at; /* address of the structure */
 	uint64_t pos, offset, len;
@@ -37,7 +37,7 @@ GNVK_FN uint64_t stream_failure(uint64_t distance, int ret)
 	return distance << 16 | (ret > 0 ? (uint64_t)ret : 0x8000u + (uint64_t)-ret);
 }
 
-/* The first failure of the lanes. */
+/* The first failure of the threads. */
 GNVK_FN uint64_t stream_first(const struct gnvd_wave *w, uint64_t failed)
 {
 	uint64_t m, other;
@@ -53,7 +53,7 @@ GNVK_FN uint64_t stream_first(const struct gnvd_wave *w, uint64_t failed)
 
 #include "gpu/kernels/landing.h"
 
-/* The leader's words for all: the list may change while lanes load it. Return: are all lanes of the wave there? */
+/* The leader's words for all: the list may change while threads load it. Return: are all threads of the wave there? */
 GNVK_FN int stream_begin(const struct stream_source *s, uint64_t at, struct stream_task *t)
 {
 	const GNVK_GLOBAL struct gpunvme_transfer *from = GNVK_AT(const struct gpunvme_transfer, at);
@@ -73,7 +73,7 @@ GNVK_FN int stream_begin(const struct stream_source *s, uint64_t at, struct stre
 	return whole;
 }
 
-/* The whole transfer: lanes look at their pieces alone. A read of a file ends with it. */
+/* The whole transfer: threads look at their pieces alone. A read of a file ends with it. */
 GNVK_FN int stream_check(const struct stream_source *s, struct stream_task *t)
 {
 	uint32_t known = t->flags & GPUNVME_TRANSFER_WRITE ? GPUNVME_TRANSFER_WRITE | GPUNVME_FUA : 0;
@@ -110,7 +110,7 @@ GNVK_FN uint32_t stream_shift(const struct gpunvme_dq *dq, const struct stream_t
 	return shift;
 }
 
-/* All lanes come. A length of GPUNVME_NO_TRANSFER is none. */
+/* All threads come. A length of GPUNVME_NO_TRANSFER is none. */
 GNVK_FN int stream_piece(const struct stream_source *s, struct gpunvme_cursor *cur, uint64_t offset, uint64_t pos, uint64_t len,
 			 uint32_t op)
 {
@@ -118,7 +118,7 @@ GNVK_FN int stream_piece(const struct stream_source *s, struct gpunvme_cursor *c
 			 gnvd_wave_rw(s->dq, s->dbuf, offset, pos, len, op, 0);
 }
 
-/* This lane's pieces, until its first failure. */
+/* This thread's pieces, until its first failure. */
 GNVK_FN uint64_t stream_move(const struct stream_source *s, struct gpunvme_cursor *cur, const struct stream_task *t)
 {
 	uint32_t lanes = gnvd_wave_lanes(), shift = stream_shift(s->dq, t, lanes);
@@ -149,7 +149,7 @@ GNVK_FN uint32_t stream_volume_shift(const struct gpunvme_dvol *v, struct gnvd_p
 	return gnvd_piece_shift(v, &p, op);
 }
 
-/* The same of a volume, member by member: lanes that come together name one queue. */
+/* The same of a volume, member by member: threads that come together name one queue. */
 GNVK_FN uint64_t stream_move_volume(const struct stream_source *s, const struct stream_task *t)
 {
 	struct gnvd_part p = { GNVD_BLOCKS(s->vol, t->pos) + s->vol->lba_first, t->offset, 0, 0, 0, 0, gnvd_wave_lanes(), 0 };
@@ -185,7 +185,7 @@ GNVK_FN uint64_t stream_parts(const struct stream_source *s, struct gpunvme_curs
 	return failed;
 }
 
-/* `failed` of this lane. What the lanes stored comes before the result, for devices and CPUs, too. */
+/* `failed` of this thread. What the threads stored comes before the result, for devices and CPUs, too. */
 GNVK_FN enum stream_end stream_end(const struct stream_source *s, const struct stream_task *t, uint64_t failed)
 {
 	int64_t result = (int64_t)t->len;

@@ -2,9 +2,9 @@
 /*
  * The end of commands in a turn of a team at a queue (queue.h): errors, counters, completions.
  *
- * A turn has one fence. Each lane that posts a completion fences once, after the team has met and before its entries:
+ * A turn has one fence. Each thread that posts a completion fences once, after the team has met and before its entries:
  *
- *	data before completion	The data that all lanes moved is ordered before each entry. The lanes met, so the fence of one lane
+ *	data before completion	The data that all threads moved is ordered before each entry. The threads met, so the fence of one
  *				covers the stores of the others (a fence is cumulative). The memory of the host gets the data, then
  *				the entry.
  *	head before entry	The team loads the host's head of the completion queue before it writes to the entries that this head
@@ -27,7 +27,7 @@ struct turn {
 	struct gnv_vd_work *work;
 	struct gnv_vd_sq *sq;
 	struct gnv_vd_cq *cq;
-	struct gnv_vd_sq_state s; /* the same in all lanes, which change it in the same way. put_back() stores it */
+	struct gnv_vd_sq_state s; /* the same in all threads, which change it in the same way. put_back() stores it */
 	struct gnv_vd_cq_state c;
 	uint64_t now, looked;
 	uint64_t took; /* when it looked for parked commands that are due */
@@ -43,7 +43,7 @@ static inline uint32_t wrap(uint32_t at, uint32_t size)
 	return at >= size ? at - size : at;
 }
 
-/* One lane: log the error of a command, once. */
+/* One thread: log the error of a command, once. */
 static VD_RARE void note_error(struct gnv_vd *vd, struct gnv_soft_cmd *cmd)
 {
 	struct gnv_vd_error *error;
@@ -61,7 +61,7 @@ static VD_RARE void note_error(struct gnv_vd *vd, struct gnv_soft_cmd *cmd)
 	vd_put64(&error->nsid_number, (uint64_t)(number + 1) << 32 | cmd->sqe.nsid);
 }
 
-/* A time in units of struct gnv_vd_pace. It is at most 8.5 s for each of 128 lanes, so that the sum of all lanes fits. */
+/* A time in units of struct gnv_vd_pace. It is at most 8.5 s for each of 128 threads, so that the sum of all threads fits. */
 static inline uint32_t pace_of(uint64_t ns)
 {
 	return (uint32_t)gnv_min((ns + (1u << GNV_VD_PACE_SHIFT) / 2) >> GNV_VD_PACE_SHIFT, UINT32_MAX / VD_WIDTH);
@@ -85,7 +85,7 @@ static inline void count(struct turn *t)
 	vd_add64(&sum->media_errors, (uint32_t)own.media_errors);
 }
 
-/* One lane: write the entry of a command. @place: its position among the entries of this turn. */
+/* One thread: write the entry of a command. @place: its position among the entries of this turn. */
 static inline void put_entry(const struct turn *t, const struct gnv_soft_cmd *cmd, uint32_t place)
 {
 	const struct gnv_vd_cq *cq = t->cq;
@@ -111,7 +111,7 @@ static inline void put_entry(const struct turn *t, const struct gnv_soft_cmd *cm
 #define LEAD_MAX_NS 16000u
 
 /*
- * One lane. Return: the command has ended and its completion is due. For a new one that is by the time that take_due() used:
+ * One thread. Return: the command has ended and its completion is due. For a new one that is by the time that take_due() used:
  * by a later one it could complete before parked ones that are also due. A parked one was taken early, and one that a fault had
  * stalled has a new time since, which is in the future.
  */
@@ -139,7 +139,7 @@ static inline void note_late(const struct turn *t)
 }
 
 /*
- * One lane: a turn takes commands that are due when it posts its completions, so it takes them some time before. Learn that time.
+ * One thread: a turn takes commands that are due when it posts its completions, so it takes them some time before. Learn that time.
  */
 static inline void learn_lead(const struct turn *t)
 {
@@ -148,7 +148,7 @@ static inline void learn_lead(const struct turn *t)
 	t->worker->lead = (uint64_t)(lead + (took - lead) / 8);
 }
 
-/* One lane: a command that was taken before its time ends at its time. */
+/* One thread: a command that was taken before its time ends at its time. */
 static inline void await_time(const struct turn *t, const struct gnv_soft_cmd *cmd)
 {
 	if (!t->closing)
@@ -208,7 +208,7 @@ static inline void end_all(struct turn *t)
 	advance(t, place);
 }
 
-/* Store the state at the end of a turn. All lanes load it in the next one. */
+/* Store the state at the end of a turn. All threads load it in the next one. */
 static inline void put_back(const struct turn *t)
 {
 	if (vd_lane() == 0) {

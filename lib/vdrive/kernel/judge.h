@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Faults of the commands of a turn. A lane has one command, in the order of the queue, so a run of one queue can be repeated. */
+/* Faults of the commands of a turn. A thread has one command, in the order of the queue, so a run of one queue can be repeated. */
 #ifndef GNV_VDRIVE_JUDGE_H
 #define GNV_VDRIVE_JUDGE_H
 
@@ -12,7 +12,7 @@ struct fate {
 	uint16_t status;
 };
 
-/* Collective: number the lanes with @yes, from the value of *count, which becomes larger by their number. */
+/* Collective: number the threads with @yes, from the value of *count, which becomes larger by their number. */
 static inline uint64_t take_number(uint64_t *count, bool yes)
 {
 	uint64_t first = 0;
@@ -26,7 +26,7 @@ static inline uint64_t take_number(uint64_t *count, bool yes)
 	return vd_first64(first) + rank;
 }
 
-/* Collective: judge the command of each lane with @yes. */
+/* Collective: judge the command of each thread with @yes. */
 static inline struct fate judge(struct gnv_soft_rules *rules, const struct gnv_soft_cmd *cmd, bool yes)
 {
 	struct fate fate = { GNV_SOFT_GO, 0, 0 };
@@ -50,7 +50,7 @@ static inline struct fate judge(struct gnv_soft_rules *rules, const struct gnv_s
 
 /*
  * Collective: the faults of the commands that have begun. @hook: a test's function that judges in place of the rules.
- * @next: GNV_SOFT_STEP if the lane has such a command. Return: its next step.
+ * @next: GNV_SOFT_STEP if the thread has such a command. Return: its next step.
  */
 static VD_RARE enum gnv_soft_next meet_faults(uint64_t hook, struct gnv_soft_rules *rules, struct gnv_soft_cmd *cmd,
 					      enum gnv_soft_next next)

@@ -6,7 +6,7 @@
  */
 #include "vdrive/kernel/queue.h"
 
-/* Count events for the host, which reports them. Counters, because the host cannot clear bits that lanes set at the same time. */
+/* Count events for the host, which reports them. Counters, because the host cannot clear bits that threads set at the same time. */
 static void report_events(struct gnv_vd *vd)
 {
 	uint32_t events = __atomic_load_n(&vd->view.io.events, __ATOMIC_RELAXED), i;
@@ -26,14 +26,14 @@ struct shift {
 	struct gnv_vd *vd;
 	uint32_t index;
 	uint64_t looked; /* when the last pass began */
-	uint64_t epoch, acked; /* of lane 0: the epoch of this pass, and the last one that the host has got */
-	bool stays; /* of lane 0: counted in vd->staying */
+	uint64_t epoch, acked; /* of thread 0: the epoch of this pass, and the last one that the host has got */
+	bool stays; /* of thread 0: counted in vd->staying */
 };
 
 /*
- * Lane 0, after the team has met at the end of a pass: report a new epoch to the host. The host then takes the pass for ended, so a
- * fence orders the whole pass before. Most passes see no new epoch and need no fence. At the end, load the epoch of the next pass,
- * before that pass loads anything.
+ * Thread 0, after the team has met at the end of a pass: report a new epoch to the host. The host then takes the pass for ended, so
+ * a fence orders the whole pass before. Most passes see no new epoch and need no fence. At the end, load the epoch of the next
+ * pass, before that pass loads anything.
  */
 static inline void acknowledge(struct shift *s)
 {
@@ -67,7 +67,7 @@ static inline uint32_t pass(struct shift *s, struct gnv_vd_work *work)
 	return done;
 }
 
-/* One lane. @stay, ns. Return: since the host asked the launch to stay, no team has had work for that time. */
+/* One thread. @stay, ns. Return: since the host asked the launch to stay, no team has had work for that time. */
 static VD_RARE bool is_unused(struct gnv_vd *vd, uint64_t stay, uint64_t now)
 {
 	uint64_t since = 0;
@@ -78,7 +78,7 @@ static VD_RARE bool is_unused(struct gnv_vd *vd, uint64_t stay, uint64_t now)
 	return now > since && now - since >= stay;
 }
 
-/* One lane: enter or leave the count of teams that stay. */
+/* One thread: enter or leave the count of teams that stay. */
 static VD_RARE void set_staying(struct shift *s, bool stays)
 {
 	if (s->stays == stays)
@@ -88,8 +88,8 @@ static VD_RARE void set_staying(struct shift *s, bool stays)
 }
 
 /*
- * One lane. Return: this launch is over. A launch stays as a whole. If one of its teams has already ended by its slice, the others
- * end too, because no worker would poll that team's queues. The next launch stays then.
+ * One thread. Return: this launch is over. A launch stays as a whole. If one of its teams has already ended by its slice, the
+ * others end too, because no worker would poll that team's queues. The next launch stays then.
  */
 static inline bool is_over(const struct gnv_vd_args *args, struct shift *s, uint64_t born, uint64_t busy)
 {

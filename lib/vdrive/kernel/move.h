@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* Moving data with all lanes of a team. Each function is collective, and its arguments are the same for all lanes. */
+/* Moving data with all threads of a team. Each function is collective, and its arguments are the same for all threads. */
 #ifndef GNV_VDRIVE_MOVE_H
 #define GNV_VDRIVE_MOVE_H
 
 #include "vdrive/kernel/reach.h"
 
 #define VEC sizeof(struct vd_vec)
-#define DEEP 8u /* loads of a lane in flight */
+#define DEEP 8u /* loads of a thread in flight */
 #define DEALLOCATE_MAX (32u << 20) /* bytes of one command. Its other blocks stay allocated, as the command is a hint */
 
 static void *at_vec(uint64_t at, uint64_t i)

@@ -22,7 +22,7 @@ static inline struct parking parking_of(const struct gnv_vd_sq *sq)
 				 (uint32_t *)(uintptr_t)sq->index, sq->parked_max };
 }
 
-/* Park the command of each lane with @yes. The caller ensures that there are slots for all. */
+/* Park the command of each thread with @yes. The caller ensures that there are slots for all. */
 static VD_RARE void park(const struct gnv_vd_sq *sq, struct gnv_vd_sq_state *s, const struct gnv_soft_cmd *cmd, bool yes)
 {
 	const struct parking p = parking_of(sq);
@@ -64,7 +64,7 @@ static VD_RARE uint32_t take_due(const struct gnv_vd_sq *sq, struct gnv_vd_sq_st
 		yes = yes && n + rank < max;
 		if (yes)
 			work->cmd[n + rank] = p.slot[slot];
-		vd_meet(); /* all lanes have read the entries that are overwritten next */
+		vd_meet(); /* all threads have read the entries that are overwritten next */
 		n += (uint32_t)gnv_min(all, max - n);
 		rank = vd_rank(no, &all);
 		if (no) {

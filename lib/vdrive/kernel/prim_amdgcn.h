@@ -119,7 +119,7 @@ static inline void vd_put64(uint64_t *at, uint64_t value)
 	__asm__ volatile("global_store_dwordx2 %0, %1, off" PAST : : "v"(at), "v"(value) : "memory");
 }
 
-/* All lanes load the same words. */
+/* All threads load the same words. */
 static inline void vd_look(const uint32_t *const at[VD_LOOKS], uint32_t value[VD_LOOKS])
 {
 	uint32_t i;
@@ -139,7 +139,7 @@ static inline void vd_look(const uint32_t *const at[VD_LOOKS], uint32_t value[VD
 	__builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "");
 }
 
-/* Halves of a wave are added by another instruction: a permutation does not leave 32 lanes on each GPU. */
+/* Halves of a wave are added by another instruction: a permutation does not leave 32 threads on each GPU. */
 static inline void vd_add64(uint64_t *sum, uint32_t value)
 {
 	uint32_t by;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The primitives of prim.h on CPU threads. A team has one lane. A test makes teams of four (tests/soft/team.c). */
+/* The primitives of prim.h on CPU threads. A team has one thread. A test makes teams of four (tests/soft/team.c). */
 #ifndef GNV_VDRIVE_PRIM_CPU_H
 #define GNV_VDRIVE_PRIM_CPU_H
 

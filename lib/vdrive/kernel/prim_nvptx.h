@@ -12,7 +12,7 @@
 #define WARPS (VD_WIDTH / WARP)
 #define ALL 0xffffffffu
 
-/* Words that lanes of a block exchange. There is a barrier between two uses. */
+/* Words that threads of a block exchange. There is a barrier between two uses. */
 static uint32_t team_word[WARPS > VD_LOOKS ? WARPS : VD_LOOKS] __attribute__((address_space(3), loader_uninitialized));
 
 static inline uint32_t vd_lane(void)

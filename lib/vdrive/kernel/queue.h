@@ -50,7 +50,7 @@ static inline uint32_t look_at_tail(struct turn *t, uint32_t tail)
 
 /* ---- Fetching ---- */
 
-/* One lane: initialise a command of the batch. */
+/* One thread: initialise a command of the batch. */
 static inline void fresh(const struct turn *t, struct gnv_soft_cmd *cmd)
 {
 	cmd->next = NULL;
@@ -72,7 +72,7 @@ static inline void fresh(const struct turn *t, struct gnv_soft_cmd *cmd)
 
 #define SQE_VECS 4u /* of an entry, independent of the stride */
 
-/* Copy @n entries. Four lanes read an entry as one line, and once, because the host may be rewriting it. */
+/* Copy @n entries. Four threads read an entry as one line, and once, because the host may be rewriting it. */
 static inline void fetch(struct turn *t, uint32_t n)
 {
 	const uint64_t ring = t->sq->ring, stride = t->sq->stride;
@@ -99,9 +99,9 @@ static inline void fetch(struct turn *t, uint32_t n)
 	vd_meet();
 }
 
-/* ---- Begin: one lane for each command ---- */
+/* ---- Begin: one thread for each command ---- */
 
-/* One lane: set the time of the completion, as lib/soft/engine does, so that a queue draws the same latencies in both. */
+/* One thread: set the time of the completion, as lib/soft/engine does, so that a queue draws the same latencies in both. */
 static void take_time(const struct turn *t, struct gnv_soft_cmd *cmd, uint64_t number)
 {
 	struct gnv_soft_timing *timing = &t->vd->view.timing;
@@ -114,7 +114,7 @@ static void take_time(const struct turn *t, struct gnv_soft_cmd *cmd, uint64_t n
 	cmd->timed = true;
 }
 
-/* One lane: go on with a command that has begun, after the faults. */
+/* One thread: go on with a command that has begun, after the faults. */
 static enum gnv_soft_next go_on(const struct turn *t, struct gnv_soft_cmd *cmd, uint64_t number, enum gnv_soft_next next)
 {
 	if (next == GNV_SOFT_STEP && t->vd->view.timing.on)
@@ -174,7 +174,7 @@ static inline void begin_all(struct turn *t)
 
 /* ---- Data ---- */
 
-/* One lane. Return: the whole command is one transfer of @len bytes between two places, as most commands are. */
+/* One thread. Return: the whole command is one transfer of @len bytes between two places, as most commands are. */
 static inline bool is_plain(const struct turn *t, uint32_t i, uint64_t len)
 {
 	const struct gnv_soft_cmd *cmd = &t->work->cmd[i];
@@ -310,7 +310,7 @@ static inline bool is_one_by_one(const struct turn *t)
 	return t->vd->judged == GNV_VD_ONE_BY_ONE || t->hook;
 }
 
-/* One lane: count the turn. @left: commands of the queue were not fetched although the completion queue has room for them. */
+/* One thread: count the turn. @left: commands of the queue were not fetched although the completion queue has room for them. */
 static inline void note_turn(const struct turn *t, bool left)
 {
 	struct gnv_vd_pace *pace = &t->worker->pace;

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Access to memory of the host and of GPUs by IOVA, for functions of the controller (core/data.h). One lane calls each function. */
+/*
+ * Access to memory of the host and of GPUs by IOVA, for functions of the controller (core/data.h). One thread calls each function.
+ */
 #ifndef GNV_VDRIVE_REACH_H
 #define GNV_VDRIVE_REACH_H
 

@@ -601,7 +601,7 @@ static void replay(void)
 	wait_for_turn(s);
 }
 
-/* A group of up to 32 lanes is one wave, so that it is a workgroup too; larger ones are waves of 32. */
+/* A group of up to 32 threads is one wave, so that it is a workgroup too; larger ones are waves of 32. */
 PUBLIC gnv_cuda_launch_fn cuLaunchKernel;
 PUBLIC int cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared,
 			  void *stream, void **params, void **extra)

@@ -109,7 +109,7 @@ void get_first(void *arg)
 		note(s, !get_word(s, gpunvme_thread_id(), &value) && value == word_of(s, gpunvme_thread_id(), 0));
 }
 
-/* The word of a page that the lane has. */
+/* The word of a page that the thread has. */
 int get_by_page(struct stage *s, uint64_t i, uint64_t *value)
 {
 	uint64_t page = i * 8 >> s->pages.page_shift, offset = i * 8 - (page << s->pages.page_shift);
@@ -133,7 +133,7 @@ void get_all(void *arg)
 	free(to);
 }
 
-/* One lane. */
+/* One thread. */
 void prefetch_some(void *arg)
 {
 	struct stage *s = arg;
@@ -186,7 +186,7 @@ void flush_all(void *arg)
 
 /* ---- Kernels that change ---- */
 
-/* A word of this lane's, of a page that all use. */
+/* A word of this thread's, of a page that all use. */
 uint64_t draw_word(const struct stage *s, uint64_t *seed)
 {
 	return next_random(seed) % (s->words / s->lanes) * s->lanes + gpunvme_thread_id();

@@ -33,11 +33,14 @@ void finish_all(void *arg);
 void flush_all(void *arg);
 
 
-/* One lane runs the kernel, which returns @want for all pages, but @other for the page @odd. */
+/* One thread runs the kernel, which returns @want for all pages, but @other for the page @odd. */
 void returns(struct stage *s, void (*kernel)(void *), int want, uint64_t odd, int other);
 void all_return(struct stage *s, void (*kernel)(void *), int want);
 
-/* Words that are drawn: each lane finds in its own what it has put last, whatever lane had the page meanwhile. Holes stay zeroes. */
+/*
+ * Words that are drawn: each thread finds in its own what it has put last, whatever thread had the page meanwhile. Holes stay
+ * zeroes.
+ */
 uint64_t draw_word(const struct stage *s, uint64_t *seed);
 void change_words(void *arg);
 void change_one(void *arg); /* the word 1000 */

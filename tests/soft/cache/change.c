@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Pages that lanes change: what they find again, what the images have afterwards, and that nothing else in them has changed. Small
- * caches under many lanes, flushes that race with puts, holes and ends of files, and sources that may not be written.
+ * Pages that threads change: what they find again, what the images have afterwards, and that nothing else in them has changed.
+ * Small caches under many threads, flushes that race with puts, holes and ends of files, and sources that may not be written.
  */
 #include "stage.h"
 
@@ -73,7 +73,7 @@ static void volumes_are_changed_in_place(void **state)
 
 #define RANGE 300u
 
-/* A lane has a part of the window for itself; its ranges cross pages, and those of its neighbours share its first and last. */
+/* A thread has a part of the window for itself; its ranges cross pages, and those of its neighbours share its first and last. */
 static void change_ranges(void *arg)
 {
 	struct stage *s = arg;
@@ -155,7 +155,7 @@ static void other_blocks_are_left_alone(void **state)
 
 /* ---- Flush from a kernel ---- */
 
-/* The first lanes put, the others flush meanwhile; at last all flush, and nothing is left. */
+/* The first threads put, the others flush meanwhile; at last all flush, and nothing is left. */
 static void change_and_flush(void *arg)
 {
 	struct stage *s = arg;
@@ -189,7 +189,7 @@ static void flushes_race_with_puts(void **state)
 	flushes(state, 8, 4, 3);
 }
 
-/* A page that a lane has is passed by: -EAGAIN. */
+/* A page that a thread has is passed by: -EAGAIN. */
 static void flush_what_is_had(void *arg)
 {
 	struct stage *s = arg;

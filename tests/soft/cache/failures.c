@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Reads that fail or never end, queues that end while lanes read, and options that are refused. */
+/* Reads that fail or never end, queues that end while threads read, and options that are refused. */
 #include "stage.h"
 
 #include <errno.h>
@@ -15,7 +15,7 @@
 
 #define STUCK 7u /* a page whose reader never ends */
 
-/* One lane waits for it; the other keeps the queue moving until the first has been told. */
+/* One thread waits for it; the other keeps the queue moving until the first has been told. */
 static void wait_for_ever(void *arg)
 {
 	struct stage *s = arg;
@@ -52,7 +52,7 @@ static void wait_for_a_page_ends(void **state)
 
 #define BAD 400u /* the page of blocks 3200 to 3207: the library, which proves a device by reads of 1 MiB, does not come so far */
 
-/* That page is bad: all lanes get that error, each time, and nothing else suffers. */
+/* That page is bad: all threads get that error, each time, and nothing else suffers. */
 static void get_past_a_bad_page(void *arg)
 {
 	struct stage *s = arg;
@@ -110,7 +110,7 @@ static void error_is_not_for_ever(void **state)
 
 /* ---- Queues that end ---- */
 
-/* Until the first failure, which comes: each lane wants pages that are not there. */
+/* Until the first failure, which comes: each thread wants pages that are not there. */
 static void get_until_the_end(void *arg)
 {
 	struct stage *s = arg;
@@ -151,8 +151,8 @@ static void stop_is_answered(void **state)
 }
 
 /*
- * Some read is never answered: the queue ends, for all; recovered, it serves the same cache with all its frames. -EAGAIN: a lane has
- * waited for a frame as long as the others for their reads.
+ * Some read is never answered: the queue ends, for all; recovered, it serves the same cache with all its frames. -EAGAIN: a thread
+ * has waited for a frame as long as the others for their reads.
  */
 static void lost_read_is_answered(void **state)
 {
@@ -186,7 +186,7 @@ static uint32_t in_flight(struct stage *s)
 	return info.in_flight;
 }
 
-/* Stop lanes while the device reads; a machine that sleeps for so long that the reads have ended tries again. */
+/* Stop threads while the device reads; a machine that sleeps for so long that the reads have ended tries again. */
 static void stop_while_it_reads(struct stage *s)
 {
 	pthread_t thread;

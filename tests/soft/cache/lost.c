@@ -90,8 +90,8 @@ static void change_until_the_end(void *arg)
 }
 
 /*
- * A write is never answered, and its queue ends: the page is kept, and after the recovery all is written that lanes were told is the
- * cache's. Of a volume one controller loses the write of a part of a page.
+ * A write is never answered, and its queue ends: the page is kept, and after the recovery all is written that threads were told is
+ * the cache's. Of a volume one controller loses the write of a part of a page.
  */
 static void changes_outlive_the_queue(void **state)
 {
@@ -218,8 +218,8 @@ static void get_one(void *arg)
 }
 
 /*
- * Killed after the end of a write, or before it has looked for changes: the page has none, and is WRITING. A lane that asks would wait
- * until its time is over. A discard gives it back, also where it is one of many.
+ * Killed after the end of a write, or before it has looked for changes: the page has none, and is WRITING. A thread that asks would
+ * wait until its time is over. A discard gives it back, also where it is one of many.
  */
 static void clean_pages_are_given_back(void **state)
 {

@@ -56,7 +56,7 @@ static void pages_of_one_part_come(void **state)
 }
 
 #if STAGE_FILES
-/* A page of several parts is read when the lane comes to it, and keeps nothing of what follows from being read ahead. */
+/* A page of several parts is read when the thread comes to it, and keeps nothing of what follows from being read ahead. */
 static void ranges_go_on_after_pages_of_several_parts(void **state)
 {
 	struct stage s = { AS(state), .lanes = 1, .width = 1, .page_size = 4096, .frames = 64 };

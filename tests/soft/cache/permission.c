@@ -150,7 +150,9 @@ static void open_anew(struct stage *s)
 	stage_view(s);
 }
 
-/* A cache from before reads what the blocks have, to the old end; one that is made then has the new end. No lane is left waiting. */
+/*
+ * A cache from before reads what the blocks have, to the old end; one that is made then has the new end. No thread is left waiting.
+ */
 static void files_may_shrink(void **state)
 {
 	struct stage s = { AS(state), .page_size = 1024, .frames = 16, .lanes = 16, .width = 4 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Prefetch and reading ahead over controllers: what lanes find, whatever queue a page came by, queues that end while pages are
- * coming, and what each of them has to give back before a cache goes. tests/device/test_prefetch.c has what lanes do.
+ * Prefetch and reading ahead over controllers: what threads find, whatever queue a page came by, queues that end while pages are
+ * coming, and what each of them has to give back before a cache goes. tests/device/test_prefetch.c has what threads do.
  */
 #include "stage.h"
 
@@ -12,7 +12,7 @@
 
 #include "calls.h"
 
-/* ---- Many lanes ---- */
+/* ---- Many threads ---- */
 
 /* Of files and volumes pages are had, too: a frame may then be had for as long as others wait for one. */
 static int get_some_way(struct stage *s, uint64_t i, bool by_page, uint64_t *value)
@@ -108,7 +108,7 @@ static void lanes_find_what_volumes_have(void **state)
 
 /* ---- Ranges and arrays ---- */
 
-/* One lane reads all, and has what follows under way: of its pages only the first is waited for from the beginning. */
+/* One thread reads all, and has what follows under way: of its pages only the first is waited for from the beginning. */
 static void ranges_are_read_ahead(void **state)
 {
 	struct stage s = { AS(state), .lanes = 1, .width = 1, .frames = 64, .queues = 2, .first = 9 };
@@ -152,8 +152,8 @@ static void arrays_find_what_is_there(void **state)
 /* ---- Queues ---- */
 
 /*
- * The queue goes on, and its identifiers are with pages that no lane asked for: the cache stays until a kernel finishes them. Controllers
- * of a volume that were opened alike have queues of the same tags: each page comes by one of its own controller.
+ * The queue goes on, and its identifiers are with pages that no thread asked for: the cache stays until a kernel finishes them.
+ * Controllers of a volume that were opened alike have queues of the same tags: each page comes by one of its own controller.
  */
 static void caches_wait_for_their_identifiers(void **state)
 {
@@ -235,7 +235,7 @@ static void recovered_volumes_read_anew(void **state)
 
 	stage_open(&s, "");
 	all_return(&s, prefetch_some, 0);
-	for (i = 0; i < STAGE_MEMBERS * 2; i++) /* each of the queues ends by a lane's word */
+	for (i = 0; i < STAGE_MEMBERS * 2; i++) /* each of the queues ends by a thread's word */
 		gnvd_poison((const struct gpunvme_dq *)(uintptr_t)s.v.dq + i, GPUNVME_ETIMEDOUT);
 	assert_int_equal(gpunvme_queue_recover(s.vol), 0);
 	assert_int_equal(gpunvme_queue_view(s.vol, &view, &s.v), 0);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Pages, elements and ranges that lanes read: small caches under many lanes, one page that all want, ends, pages that lanes keep. */
+/*
+ * Pages, elements and ranges that threads read: small caches under many threads, one page that all want, ends, pages that threads
+ * keep.
+ */
 #include "stage.h"
 
 #include <errno.h>
@@ -10,7 +13,7 @@
 
 /* ---- Elements ---- */
 
-/* Lanes of a wave in two caches, with other places, sizes and numbers of frames. */
+/* Threads of a wave in two caches, with other places, sizes and numbers of frames. */
 static void get_of_two(void *arg)
 {
 	struct stage *s = arg;
@@ -219,7 +222,7 @@ static void ends_are_answered(void **state)
 	stage_close(&s);
 }
 
-/* A queue that cannot read the page begins no read: the page that is there stays, and no other lane gets that error. */
+/* A queue that cannot read the page begins no read: the page that is there stays, and no other thread gets that error. */
 static void ask_by_wrong_queues(void *arg)
 {
 	struct stage *s = arg;
@@ -249,7 +252,7 @@ static void wrong_queues_take_no_frame(void **state)
 	stage_close(&s);
 }
 
-/* ---- Pages that lanes keep ---- */
+/* ---- Pages that threads keep ---- */
 
 static uint64_t first_of(const struct gpunvme_page *page)
 {

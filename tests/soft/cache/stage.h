@@ -66,7 +66,7 @@ struct stage {
 	size_t bytes[STAGE_MEMBERS];
 	uint32_t wrong, asked, told; /* atomic */
 	uint64_t first, count;	     /* pages that a kernel asks for */
-	uint32_t *version;	     /* of each word: its lane's alone */
+	uint32_t *version;	     /* of each word: its thread's alone */
 	int ret[STAGE_LANES];
 };
 
@@ -93,13 +93,13 @@ struct gpunvme_cache_info info_of(struct stage *s);
 /* Return: false in a hole; true: the word of the window lies at *@at of a member's image. */
 bool stage_where(const struct stage *s, uint64_t word, uint32_t *member, uint64_t *at);
 
-/* What a word of the window is that lanes have given a version; 0 in a hole. */
+/* What a word of the window is that threads have given a version; 0 in a hole. */
 uint64_t word_of(const struct stage *s, uint64_t word, uint32_t version);
 
-/* The images have what lanes have put, and nothing else has changed. */
+/* The images have what threads have put, and nothing else has changed. */
 void check_images(struct stage *s);
 
-/* No lane has a page, and none is being read or written. */
+/* No thread has a page, and none is being read or written. */
 void check_quiet(struct stage *s);
 
 void launch(struct stage *s, void (*kernel)(void *));

@@ -90,7 +90,7 @@ refused() {
 }
 
 # at_work VERB URI [OPTIONS]: the tool in the background as $load, with its outcome in /tmp/load; the controller has been taken,
-# there are queues, and lanes had a second to begin.
+# there are queues, and threads had a second to begin.
 at_work() {
   : >/tmp/load # the shell's child empties it too late for what the last one said
   gpunvme "$@" --verbose >/tmp/load 2>&1 &
