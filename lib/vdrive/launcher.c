@@ -29,7 +29,20 @@ static int read_ended(const struct gnv_vd_launcher *l, uint64_t *ended)
 	return l->exec->ops->peek(l->exec, ended, l->args->vd + offsetof(struct gnv_vd, ended), sizeof(*ended));
 }
 
-/* Only the end of the processor is final. Other errors may pass, for example a lack of memory. */
+/* Any kernel of the GPU's context can write to the drive's structure. */
+static int look(const struct gnv_vd_launcher *l, uint64_t *ended)
+{
+	const int ret = read_ended(l, ended);
+
+	if (!ret && *ended > l->launched * l->workers)
+		return gnv_fail(-ENOTRECOVERABLE,
+				"its kernel has counted %llu ends of %llu: another kernel has overwritten its memory. Open the drive "
+				"again, and check the addresses that your kernels write to",
+				(unsigned long long)*ended, (unsigned long long)(l->launched * l->workers));
+	return ret;
+}
+
+/* Only the end of the processor and overwritten memory are final. Other errors may pass, for example a lack of memory. */
 static void *launch_on(void *arg)
 {
 	struct gnv_vd_launcher *l = arg;
@@ -42,7 +55,7 @@ static void *launch_on(void *arg)
 		ret = launch_ahead(l, ended);
 		nanosleep(&pause, NULL);
 		if (!ret)
-			ret = read_ended(l, &ended);
+			ret = look(l, &ended);
 		if (ret && !said && !gnv_vd_launcher_is_stopped(l))
 			gnv_log(l->log, GPUNVME_LOG_ERROR, "the drive soft:vram: stands still: %s (said once)", gpunvme_errmsg());
 		said |= ret != 0;

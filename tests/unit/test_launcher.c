@@ -26,6 +26,7 @@ static struct {
 	uint64_t ended; /* atomic, as the next six */
 	uint32_t tries, launches, looks, lines, peeks;
 	int fails; /* what launches return */
+	const char *says; /* part of each line in the log */
 } it;
 
 static int count_launch(struct gnv_vd_exec *exec)
@@ -62,7 +63,7 @@ static void count_line(void *ctx, enum gpunvme_log_level level, const char *text
 {
 	(void)ctx;
 	assert_int_equal(level, GPUNVME_LOG_ERROR);
-	assert_non_null(strstr(text, it.fails ? "stands still: no launch today" : "does not return from a launch"));
+	assert_non_null(strstr(text, it.says));
 	__atomic_fetch_add(&it.lines, 1, __ATOMIC_RELEASE);
 }
 
@@ -76,6 +77,7 @@ static int begin(void **state)
 	it.ops.peek = peek;
 	it.exec.ops = &it.ops;
 	it.log.fn = count_line;
+	it.says = "stands still: no launch today";
 	it.args = (struct gnv_vd_args){ .vd = VD, .slice_ns = SLICE_NS };
 	it.launcher = gnv_vd_launcher_of(&it.exec, &wish, &it.log, TEAMS);
 	return 0;
@@ -120,6 +122,7 @@ static void two_ahead(void **state)
 static void a_launch_that_waits(void **state)
 {
 	(void)state;
+	it.says = "does not return from a launch";
 	pthread_mutex_lock(&it.driver);
 	start();
 	wait_until(value_of(&it.tries) == 1);
@@ -156,6 +159,20 @@ static void the_end_of_the_processor(void **state)
 	assert_int_equal(it.lines, 1);
 }
 
+/* The counter of ends is memory that other kernels can write to. */
+static void an_impossible_count(void **state)
+{
+	(void)state;
+	it.says = "stands still: its kernel has counted 18446744073709551615 ends of 6: another kernel has overwritten its memory";
+	start();
+	wait_until(value_of(&it.launches) == GNV_VD_AHEAD);
+	__atomic_store_n(&it.ended, UINT64_MAX, __ATOMIC_RELEASE);
+	wait_until(__atomic_load_n(&it.launcher.over, __ATOMIC_ACQUIRE));
+	assert_true(gnv_vd_launcher_stop(&it.launcher, 60000));
+	assert_int_equal(it.launches, GNV_VD_AHEAD);
+	assert_int_equal(it.lines, 1);
+}
+
 static void never_started(void **state)
 {
 	(void)state;
@@ -168,7 +185,7 @@ static void never_started(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = { ONE(two_ahead), ONE(a_launch_that_waits), ONE(an_error_that_passes),
-					    ONE(the_end_of_the_processor), ONE(never_started) };
+					    ONE(the_end_of_the_processor), ONE(an_impossible_count), ONE(never_started) };
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
