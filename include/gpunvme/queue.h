@@ -166,7 +166,7 @@ GPUNVME_API int gpunvme_queue_view_v(struct gpunvme_queue *queue, const struct g
  * - -EOPNOTSUPP: writing without GPUNVME_VIEW_FENCED while a descriptor of cached memory of the queue's GPU exists
  *   (gpunvme_mem_dbuf()). Or a block is larger than a transfer of the controller.
  * - -EPROTONOSUPPORT: the caller was compiled with another version of dq.h.
- * - -ESHUTDOWN: a pair is poisoned, or the queue is being destroyed.
+ * - -ESHUTDOWN: a pair is poisoned, its controller is dead, or the queue is being destroyed.
  * - -ENOMEM; otherwise as gpunvme_ns_get_info().
  */
 #ifdef __cplusplus

@@ -6,6 +6,7 @@
 #include "nvme/reset.h"
 
 #include <errno.h>
+#include <string.h>
 
 #include "nvme/hmb.h"
 #include "nvme/settings.h"
@@ -72,5 +73,8 @@ int gnv_reset(struct gnv_nvme *nvme, void (*let_go)(void *ctx), void *ctx)
 	attempt.run = by_function;
 	if (!try(nvme, &attempt))
 		return 0;
-	return gnv_fail(ret, "%.240s. A function reset did not help: %s", first.text, gpunvme_errmsg());
+	if (!strcmp(first.text, gpunvme_errmsg()))
+		return gnv_fail(ret, "%.*s, also after a function reset. Switch its power off and on", (int)first.cause,
+				first.text);
+	return gnv_fail(ret, "%.*s. A function reset did not help: %s", (int)first.cause, first.text, gpunvme_errmsg());
 }

@@ -134,9 +134,9 @@ uint32_t gnv_qp_tag(const struct gnv_qp *qp)
 /* The queue may be recovered meanwhile. */
 static int check_alive(struct gnv_qp *qp)
 {
-	char why[GNV_CTRL_WHY];
 	uint32_t qid, poison;
 	bool zombie;
+	int ret;
 
 	pthread_mutex_lock(&qp->dev->lock);
 	qid = qp->qid;
@@ -147,11 +147,9 @@ static int check_alive(struct gnv_qp *qp)
 		return gnv_fail(-ESHUTDOWN, "queue %u is being destroyed. Call gpunvme_queue_destroy() again", qid);
 	if (!poison)
 		return 0;
-	gnv_ctrl_why(&qp->dev->nvme.ctrl, why);
-	if (why[0])
-		return gnv_fail(-ESHUTDOWN, "queue %u has ended with its controller: %s. Call gpunvme_dev_reset(), or close it and "
-					    "open it again",
-				qid, why);
+	ret = gnv_ctrl_check(&qp->dev->nvme.ctrl);
+	if (ret)
+		return ret == -ENODEV ? ret : -ESHUTDOWN; /* what else it died of may pass by a recovery */
 	return gnv_fail(-ESHUTDOWN, "queue %u is poisoned by an earlier failure. Call gpunvme_queue_recover()", qid);
 }
 

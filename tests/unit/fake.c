@@ -88,14 +88,15 @@ static int port_reset(struct gnv_port *port)
 	pthread_mutex_lock(&fake->lock);
 	fake->resets++;
 	if (!fake->reset_ret) {
-		fake->fault = FAKE_WELL;
+		if (!fake->reset_in_vain)
+			fake->fault = FAKE_WELL;
 		forget_queues(fake);
 		fake->cc = 0;
 		gnv_mmio_write32(fake->bar + GPUNVME_REG_CC, 0);
 		gnv_mmio_write32(fake->bar + GPUNVME_REG_CSTS, 0);
 	}
 	pthread_mutex_unlock(&fake->lock);
-	return fake->reset_ret;
+	return fake->reset_ret ? gnv_fail(fake->reset_ret, "the function reset failed. Try another") : 0;
 }
 
 static void port_close(struct gnv_port *port)

@@ -79,6 +79,7 @@ struct fake {
 	uint32_t granted; /* dword 0 of Set Features, number of queues */
 	bool halt_fails;
 	int reset_ret;	/* of the function reset; 0 also ends the fault */
+	bool reset_in_vain; /* 0 does not end it */
 	bool no_shutdown;
 	unsigned map_fails_at; /* the how-manieth map is refused; 0: none */
 	bool unmap_busy;

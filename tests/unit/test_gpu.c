@@ -418,7 +418,9 @@ static void test_control(void **state)
 	assert_int_equal(gpunvme_queue_stop(qp, 0), 0);
 	assert_int_equal(*(uint32_t *)qp->qp[0]->control.cpu, GPUNVME_ENODEV);
 	assert_int_equal(gnv_qp_poisoned(qp->qp[0]), GPUNVME_ENODEV);
-	assert_int_equal(gpunvme_queue_view(qp, NULL, &dq), -ESHUTDOWN);
+	assert_int_equal(gpunvme_queue_view(qp, NULL, &dq), -ENODEV);
+	assert_string_equal(gpunvme_errmsg(), "the controller is gone: it was unplugged. Close it, check power, slot and link, and open it "
+					      "again");
 	gpunvme_queue_destroy(qp);
 	gpunvme_dev_close(dev);
 	gpunvme_gpu_close(gpu);

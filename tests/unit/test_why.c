@@ -184,9 +184,14 @@ static void test_reset_fails(void **state)
 	assert_int_equal(fake_open(fake, &dev), 0);
 	assert_int_equal(gpunvme_dev_event_fd(dev, &fd), 0);
 	dev->nvme.ctrl.ready_ms = 500;
-	fake->reset_ret = -EIO;
+	fake->reset_in_vain = true;
 	set_fault(fake, FAKE_NEVER_READY);
 	assert_true(gpunvme_dev_reset(dev) < 0);
+	assert_non_null(strstr(gpunvme_errmsg(), "within 500 ms, also after a function reset. Switch its power off and on"));
+	assert_int_equal(gpunvme_dev_next_event(dev, &event), 0);
+	fake->reset_ret = -EIO;
+	assert_true(gpunvme_dev_reset(dev) < 0);
+	assert_non_null(strstr(gpunvme_errmsg(), "within 500 ms. A function reset did not help: the function reset failed"));
 	assert_non_null(strstr(why_of(dev), "did not become ready (CSTS.RDY stays 0) within 500 ms"));
 	assert_null(strstr(why_of(dev), ". "));
 	assert_int_equal(gpunvme_dev_next_event(dev, &event), 0);
