@@ -35,7 +35,7 @@ static int pick_namespace(const struct gpunvme_dev *dev, uint32_t *nsid)
 	if (!*nsid)
 		*nsid = info->default_ns;
 	if (*nsid > info->nn && *nsid != GPUNVME_NSID_ALL)
-		return gnv_fail(-ENOENT, "namespace %u does not exist: use one of 1 to %u", *nsid, info->nn);
+		return gnv_fail(-ENOENT, "namespace %u does not exist. Use one of 1 to %u", *nsid, info->nn);
 	return 0;
 }
 

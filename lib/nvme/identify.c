@@ -297,7 +297,7 @@ int gnv_identify_namespace(struct gnv_nvme *nvme, uint32_t nsid, struct gpunvme_
 		return ret;
 	ns.nsid = nsid ? nsid : nvme->info.default_ns;
 	if (ns.nsid > nvme->info.nn)
-		return gnv_fail(-ENOENT, "namespace %u does not exist: use one of 1 to %u", ns.nsid, nvme->info.nn);
+		return gnv_fail(-ENOENT, "namespace %u does not exist. Use one of 1 to %u", ns.nsid, nvme->info.nn);
 	ret = gnv_identify_check_set(nvme, ns.nsid);
 	if (!ret)
 		ret = gnv_identify(nvme, GPUNVME_CNS_NS, ns.nsid, &id);

@@ -117,6 +117,14 @@ static bool has_row(const struct findings *f, const struct gpunvme_check *check)
 	return false;
 }
 
+static bool may_be_used(const struct findings *f)
+{
+	for (unsigned i = 0; i < f->count; i++)
+		if (f->checks[i].result == GPUNVME_CHECK_FAILED)
+			return false;
+	return !f->ret;
+}
+
 /* It cannot be used after all. The second sentence of the error message is the remedy. */
 static void put_refusal(struct findings *f, int ret)
 {
@@ -176,5 +184,5 @@ int verb_doctor(int argc, char **argv)
 	usable = examine_gpus(address, result ? put_list(result, "gpus") : NULL);
 	if (result)
 		print_object(result);
-	return (address ? !controller.ret : usable > 0) ? EXIT_DONE : EXIT_FAILED;
+	return (address ? may_be_used(&controller) : usable > 0) ? EXIT_DONE : EXIT_FAILED;
 }

@@ -90,8 +90,10 @@ static void check_uring(struct gpunvme_check *check)
 		say(check, "io_uring", NULL, "this process may use it");
 		return;
 	}
-	say(check, "io_uring", "look at the sysctl kernel.io_uring_disabled, and at filters such as a container's",
-	    "refused: %s. soft: drives on files and devices do not open, soft:ram:SIZE does", strerror(errno));
+	say(check, "io_uring",
+	    errno == ENOMEM ? "raise RLIMIT_MEMLOCK (ulimit -l)" :
+			      "look at the sysctl kernel.io_uring_disabled, and at filters such as a container's",
+	    "refused: %s. soft: drives on files and devices may not open, soft:ram:SIZE does", strerror(errno));
 }
 
 /* CAP_IPC_LOCK of capabilities(7): no limit. */
