@@ -71,7 +71,7 @@ const char *remedy(int status)
 	case GPUNVME_SC_DATA_TRANSFER:
 		return ". Look at the health of the drive (gpunvme identify)";
 	case -GPUNVME_ETIMEDOUT:
-		return ". The controller does not respond. Reset it or use another one";
+		return ". The controller does not respond. Open it again, which resets it";
 	case GPUNVME_SC_RESERVATION_CONFLICT:
 		return ". Another host has reserved the namespace. Let it release that (nvme resv-report, resv-release)";
 	case -GPUNVME_EROFS:

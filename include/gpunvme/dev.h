@@ -129,7 +129,7 @@ struct gpunvme_dev_opts {
  * - -EINVAL: a bad URI or option, opts->share has another `port`, or `hmb` with opts->share or noiommu.
  * - -EPROTO: the controller broke the protocol, or a vfio-user server its own.
  * - -EADDRINUSE: memory is mapped at addresses that this device must not use.
- * - -ENOENT: no such path, or no namespace `ns`.
+ * - -ENOENT: no such path. A namespace `ns` that does not exist is seen by gpunvme_ns_get_info() and gpunvme_queue_view().
  * - -ENODEV: no such controller, or it was removed.
  * - -EBUSY: another driver or process has it, or uses one of its namespaces through another controller. Or a process writes to the
  *   image or block device. Or opts->share keeps its host memory buffer.
@@ -137,6 +137,8 @@ struct gpunvme_dev_opts {
  * - -ETIMEDOUT: it did not become ready, or did not complete an admin command.
  * - -EIO: it reports a fatal error, fails to read, or reads wrong data.
  * - -EOPNOTSUPP: not possible on this machine or in this build.
+ * - -ESHUTDOWN: opts->share is dead.
+ * - -EAGAIN: no thread can be started (RLIMIT_NPROC).
  * - -ECHILD, -EMFILE, -ENOMEM, -EISDIR and other errors of open() for the path.
  * - A positive NVMe status of an admin command.
  */
@@ -177,7 +179,7 @@ GPUNVME_API int gpunvme_dev_close(struct gpunvme_dev *dev);
  */
 GPUNVME_API int gpunvme_dev_reset(struct gpunvme_dev *dev);
 
-/* State of a controller. */
+/* State of a controller. The library learns of its death by an admin command, a recovery, a reset or the watchdog. */
 enum gpunvme_state {
 	GPUNVME_STATE_ALIVE,
 	GPUNVME_STATE_RESETTING, /* it will be alive or dead. Calls wait, or return -ESHUTDOWN */
@@ -322,7 +324,8 @@ struct gpunvme_mem;
 
 enum gpunvme_event_type {
 	GPUNVME_EVENT_RESET = 1,    /* the controller was reset and is alive: take new views of all queues */
-	GPUNVME_EVENT_LOST,         /* it is dead or removed, as gpunvme_dev_info.state says */
+	GPUNVME_EVENT_LOST,         /* it is dead or removed. Look at gpunvme_dev_info.state: a reset may have ended meanwhile. One
+				     * more LOST follows each reset that fails */
 	GPUNVME_EVENT_RECOVERED,    /* a queue was recovered: take a new view of queue */
 	GPUNVME_EVENT_MEM_REVOKED,  /* memory in the BAR of a device was taken away, and all queues have ended: map mem again */
 	GPUNVME_EVENT_NAMESPACE,    /* a namespace was added, removed or changed: gpunvme_ns_list(), gpunvme_ns_get_info() */

@@ -207,7 +207,7 @@ struct gpunvme_run {
  *   8. Or a target that gpunvme_landing_get() did not fill. Or a bounce range without a file or at no multiple of 4.
  * - -ERANGE: the list, the buffer or the bounce range ends after its allocation, or the bounce range has no block for each thread
  *   of a wave.
- * - -EFAULT: list, buffer or table of the file is no memory that the threads can access, or was freed.
+ * - -EFAULT: list, buffer or table of the file is no memory that the threads can access, or was freed (`cpu` does not see that).
  * - -EXDEV: the stream, the queue or memory belongs to another GPU or context, or the queue is gone (`cpu` does not see that). Or
  *   the target is of another @gpu or of other drives than the queue.
  * - -EPROTONOSUPPORT: a view of another version, or none.
