@@ -17,6 +17,7 @@
 #include "common/loop.h"
 #include "common/rawhost.h"
 #include "os/linux/drive.h"
+#include "os/linux/exclusive.h"
 
 #define DLFEAT_READ 7u /* what deallocated blocks read as (NVM Command Set Specification, Identify Namespace) */
 
@@ -32,14 +33,49 @@ bool __wrap_gnv_drive_zeroes(const char *sys, uint64_t dev)
 
 static bool touches; /* a hole changes the time of the file, as on XFS: file_modified() in fs/inode.c */
 static unsigned holes;
+static const char *appends; /* to this file another program appends just before a hole */
+static const char *turns[2]; /* this link becomes one to that, after the users of its device were looked for */
+
+int __real_gnv_users_hold_others(const char *sys, const char *proc, uint64_t dev, bool writes, char text[GNV_USERS_TEXT],
+				 unsigned *unseen, struct gnv_hold **hold);
+int __wrap_gnv_users_hold_others(const char *sys, const char *proc, uint64_t dev, bool writes, char text[GNV_USERS_TEXT],
+				 unsigned *unseen, struct gnv_hold **hold);
+
+int __wrap_gnv_users_hold_others(const char *sys, const char *proc, uint64_t dev, bool writes, char text[GNV_USERS_TEXT],
+				 unsigned *unseen, struct gnv_hold **hold)
+{
+	const int ret = __real_gnv_users_hold_others(sys, proc, dev, writes, text, unseen, hold);
+
+	if (turns[0]) {
+		assert_int_equal(unlink(turns[0]), 0);
+		assert_int_equal(symlink(turns[1], turns[0]), 0);
+	}
+	return ret;
+}
 
 int __real_fallocate(int fd, int mode, off_t at, off_t len);
 int __wrap_fallocate(int fd, int mode, off_t at, off_t len);
 
+static void append(const char *path)
+{
+	char text[512];
+	int fd;
+
+	memset(text, 'x', sizeof(text));
+	fd = open(path, O_WRONLY | O_APPEND | O_CLOEXEC);
+	assert_true(fd >= 0);
+	assert_int_equal(write(fd, text, sizeof(text)), sizeof(text));
+	close(fd);
+}
+
 int __wrap_fallocate(int fd, int mode, off_t at, off_t len)
 {
-	const int ret = __real_fallocate(fd, mode, at, len), saved = errno;
+	int ret, saved;
 
+	if (appends)
+		append(appends);
+	ret = __real_fallocate(fd, mode, at, len);
+	saved = errno;
 	holes++;
 	if (touches)
 		futimens(fd, NULL);
@@ -250,6 +286,68 @@ static void keeps_time(const char *path)
 	}
 }
 
+/* No lock keeps another program from appending to an image while it is opened. Its bytes and the time of its change stay. */
+static void keeps_appended(const char *path)
+{
+	struct stat before, after;
+	char last = 0;
+	int fd;
+
+	assert_int_equal(stat(path, &before), 0);
+	appends = path;
+	assert_int_equal(open_soft(path, false, NULL), 0);
+	appends = NULL;
+	assert_int_equal(stat(path, &after), 0);
+	assert_int_equal(after.st_size, before.st_size + 512);
+	assert_memory_not_equal(&before.st_mtim, &after.st_mtim, sizeof(after.st_mtim));
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	assert_int_equal(pread(fd, &last, 1, before.st_size), 1);
+	assert_int_equal(last, 'x');
+	close(fd);
+}
+
+static void opening_keeps_what_others_append(void **state)
+{
+	char other[128];
+
+	(void)state;
+	snprintf(other, sizeof(other), "%s", image_path("folder/image"));
+	make_folder("folder");
+	image_make(image_path("image"), 1 << 20);
+	keeps_appended(image_path("image"));
+	if (!mount("tmpfs", image_path("folder"), "tmpfs", 0, NULL)) { /* no file without a name lies in its file system */
+		image_make(other, 0);
+		assert_int_equal(mount(image_path("image"), other, NULL, MS_BIND, NULL), 0);
+		keeps_appended(other);
+		assert_int_equal(umount(other), 0);
+		assert_int_equal(umount(image_path("folder")), 0);
+	}
+	rmdir(image_path("folder"));
+	unlink(image_path("image"));
+}
+
+/* Users of one device were looked for, and a link then leads to another. */
+static void a_path_that_turns_to_another_device_is_refused(void **state)
+{
+	char link[128], path[2][32];
+	int loop[2];
+
+	(void)state;
+	snprintf(link, sizeof(link), "%s", image_path("link"));
+	loop[0] = make_loop(path[0], sizeof(path[0]), NULL);
+	loop[1] = loop[0] < 0 ? -1 : make_loop(path[1], sizeof(path[1]), NULL);
+	if (loop[1] < 0)
+		SKIP("no loop devices");
+	assert_int_equal(symlink(path[0], link), 0);
+	turns[0] = link;
+	turns[1] = path[1];
+	refused(link, false, "was replaced while it was being opened");
+	turns[0] = NULL;
+	unlink(link);
+	close(loop[0]);
+	close(loop[1]);
+}
+
 static void opening_keeps_the_time_of_an_image(void **state)
 {
 	(void)state;
@@ -320,6 +418,8 @@ int main(void)
 		TEST(loop_device_of_a_device),
 		TEST(lock_on_an_overlay_is_said_to_be_none),
 		TEST(opening_keeps_the_time_of_an_image),
+		TEST(opening_keeps_what_others_append),
+		TEST(a_path_that_turns_to_another_device_is_refused),
 		TEST(blocks_of_a_file_system_with_holes_read_as_zeroes),
 		TEST(blocks_of_a_file_system_without_holes_keep_their_data),
 	};

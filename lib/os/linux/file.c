@@ -19,6 +19,7 @@
 #include "util/log.h"
 
 #define PROBE_BYTES 4096u
+#define FAR_BYTES (1ull << 40)
 
 /*
  * The exclusive open finds holders. Processes that merely have it open matter to a writer, because their blocks would change.
@@ -136,34 +137,50 @@ static void choose_direct(struct gnv_os_file *file, uint32_t block)
 		fcntl(file->fd, F_SETFL, flags);
 }
 
-/*
- * File systems may count a hole as a change even where it changes nothing (xfs_file_fallocate() in fs/xfs/xfs_file.c). Only the
- * owner of the file may set the time (utimensat(2)). For other users the new time stays.
- */
-static void restore_time(int fd, const struct timespec *was)
+/* A file without a name in the file system of the image @st. Return: its descriptor, or -1: this cannot be done there. */
+static int open_unnamed(const char *path, const struct stat *st)
 {
-	const struct timespec times[2] = { { .tv_nsec = UTIME_OMIT }, *was };
-	struct stat st;
+	char *folder = realpath(path, NULL), *name = folder ? strrchr(folder, '/') : NULL;
+	struct stat own;
+	int fd = -1;
 
-	if (!fstat(fd, &st) && (st.st_mtim.tv_sec != was->tv_sec || st.st_mtim.tv_nsec != was->tv_nsec))
-		futimens(fd, times);
+	if (name) {
+		name[1] = 0;
+		fd = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+	}
+	free(folder);
+	if (fd >= 0 && (fstat(fd, &own) || own.st_dev != st->st_dev)) {
+		close(fd);
+		fd = -1;
+	}
+	return fd;
 }
 
-/* A hole is tried after the end of the file, where there is no data. Trying would cost a device its data, so sysfs is read. */
-static bool lacks_holes(const struct gnv_os_file *file, uint64_t dev, uint32_t block)
+static bool refuses_holes(int fd, uint64_t at, uint32_t block)
 {
-	struct stat st;
+	return fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)at, block) &&
+	       (errno == EOPNOTSUPP || errno == ENOSYS || errno == ENODEV);
+}
+
+/*
+ * A hole is tried in another file: a program that this process cannot see may write to the image, also after its end, and file
+ * systems count a hole as a change (xfs_file_fallocate() in fs/xfs/xfs_file.c). Where there is no other file, the image itself is
+ * tried, farther from its end than a program could write meanwhile. Trying would cost a device its data, so sysfs is read.
+ */
+static bool lacks_holes(const char *path, const struct gnv_os_file *file, const struct stat *st, uint32_t block)
+{
 	bool lacks;
+	int fd;
 
 	if (file->read_only)
 		return false;
 	if (file->block)
-		return !gnv_drive_zeroes(GNV_SYSFS, dev);
-	if (fstat(file->fd, &st))
-		return false;
-	lacks = fallocate(file->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)file->size, block) &&
-		(errno == EOPNOTSUPP || errno == ENOSYS || errno == ENODEV);
-	restore_time(file->fd, &st.st_mtim);
+		return !gnv_drive_zeroes(GNV_SYSFS, st->st_rdev);
+	fd = open_unnamed(path, st);
+	if (fd < 0)
+		return refuses_holes(file->fd, file->size + FAR_BYTES, block);
+	lacks = refuses_holes(fd, 0, block);
+	close(fd);
 	return lacks;
 }
 
@@ -218,7 +235,8 @@ int gnv_os_file_id(int fd, uint64_t *dev, uint64_t *ino)
 	return 0;
 }
 
-static int inspect(const char *path, uint32_t block, struct gnv_os_file *file)
+/* @found: what @path was when its users were looked for */
+static int inspect(const char *path, uint32_t block, const struct stat *found, struct gnv_os_file *file)
 {
 	struct stat st;
 	int ret, sector;
@@ -228,7 +246,7 @@ static int inspect(const char *path, uint32_t block, struct gnv_os_file *file)
 	ret = check_kind(path, &st);
 	if (ret)
 		return ret;
-	if (file->block != S_ISBLK(st.st_mode))
+	if (file->block != S_ISBLK(st.st_mode) || (file->block && st.st_rdev != found->st_rdev))
 		return gnv_fail(-EBUSY, "%s was replaced while it was being opened. Try again", path);
 	ret = find_size(path, &st, block, file);
 	if (!ret && !file->block)
@@ -237,7 +255,7 @@ static int inspect(const char *path, uint32_t block, struct gnv_os_file *file)
 		return ret;
 	identify(&st, &file->dev, &file->ino);
 	file->sector = file->block && !ioctl(file->fd, BLKSSZGET, &sector) && sector > 0 ? (uint32_t)sector : 0;
-	file->no_holes = lacks_holes(file, st.st_rdev, block);
+	file->no_holes = lacks_holes(path, file, &st, block);
 	file->overlay = !file->block && is_overlay(file->fd);
 	choose_direct(file, block);
 	return 0;
@@ -266,7 +284,7 @@ int gnv_os_file_open(const char *path, uint32_t block, bool read_only, struct gn
 	if (!file->block && !(st.st_mode & 0222))
 		file->read_only = true;
 	file->fd = open_mode(path, flags, &file->read_only);
-	ret = file->fd < 0 ? open_failed(path, -file->fd) : inspect(path, block, file);
+	ret = file->fd < 0 ? open_failed(path, -file->fd) : inspect(path, block, &st, file);
 	if (ret)
 		gnv_os_file_close(file);
 	return ret;
