@@ -115,7 +115,7 @@ static void print_found(const struct found *f, struct json_object *json)
 	if (json) {
 		put_real(json, "files", files, 0);
 		put_real(json, "open_ms", f->all_ms, 1);
-		put_real(json, "lane_bytes", (double)f->info.lane_bytes / files, 1);
+		put_real(json, "gpu_bytes", (double)f->info.gpu_bytes / files, 1);
 		put_real(json, "host_bytes", (double)f->info.host_bytes / files, 1);
 		put_real(json, "peak_bytes", f->peak_bytes / files, 1);
 		put_real(json, "find_ns", f->find_ns, 1);
@@ -125,7 +125,7 @@ static void print_found(const struct found *f, struct json_object *json)
 		return;
 	}
 	printf("  %u files, %u extents: opened in %.1f ms; a file has %.1f bytes for lanes, extents included, and %.1f for the host\n",
-	       f->info.files, f->info.extents, f->all_ms, (double)f->info.lane_bytes / files, (double)f->info.host_bytes / files);
+	       f->info.files, f->info.extents, f->all_ms, (double)f->info.gpu_bytes / files, (double)f->info.host_bytes / files);
 	printf("  while it was opened the process grew by at most %.1f bytes for a file\n", f->peak_bytes / files);
 	printf("  a file by the hash of its name: %.1f ns\n", f->find_ns);
 	if (f->one_extents)

@@ -19,7 +19,6 @@
 #define TICKET_PAGE 4096u
 #define TICKET_VALID 0x80000000u
 #define TICKET_BUSY 0x40000000u
-#define TICKET_REFS 0x3fffffffu
 #define TICKET_TAKEN 0xffffffffu
 
 struct ticket_pages {

@@ -145,7 +145,7 @@ GPUNVME_API int gpunvme_doctor_drive_v(struct gpunvme_dev *dev, struct gpunvme_c
 
 /**
  * gpunvme_doctor() - check whether a controller can be opened
- * @address: DDDD:BB:DD.F or a URI with it (pci:...). Or another URI, with the only check whether it can be opened
+ * @address: DDDD:BB:DD.F or a URI with it (pci:...). Or another URI, with the check whether it can be opened and few others
  * @checks:  room for *count checks
  * @count:   in: room. Out: number of checks, which may exceed the room
  *

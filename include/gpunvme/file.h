@@ -252,7 +252,7 @@ GPUNVME_API int gpunvme_file_lease_remove(const char *path);
 struct gpunvme_file_info {
 	size_t size;         /* set by the caller to sizeof(struct gpunvme_file_info) */
 	uint64_t bytes;      /* of all files */
-	uint64_t lane_bytes; /* bytes that the table takes in memory of each GPU */
+	uint64_t gpu_bytes; /* bytes that the table takes in memory of each GPU */
 	uint64_t host_bytes; /* bytes that it takes in the host, with the names */
 	uint64_t inode;      /* of gpunvme_file_open(), as the next three. Of a set 0: see gpunvme_file_get_entry() */
 	int64_t mtime;       /* seconds since 1970 ... */

@@ -72,7 +72,7 @@ static void weigh(struct gpunvme_file *set)
 
 	gnv_file_parts(set, part);
 	for (unsigned i = 0; i < GNV_PARTS; i++)
-		set->info.lane_bytes += gnv_align_up(part[i].len, GNV_PART_ALIGN);
+		set->info.gpu_bytes += gnv_align_up(part[i].len, GNV_PART_ALIGN);
 	set->info.host_bytes = set->names.bytes + set->file_room * (sizeof(*set->many) + sizeof(*set->entry)) +
 				  set->extent_room * sizeof(*set->extent) + part[GNV_PART_NAMES].len + part[GNV_PART_BUCKETS].len +
 				  gnv_live_bytes(set);

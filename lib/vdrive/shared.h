@@ -19,7 +19,6 @@
 #define GNV_VD_LANES 128u  /* of a team on an NVIDIA GPU, where it is a block */
 #define GNV_VD_BATCH 128u  /* commands of a team in one turn */
 #define GNV_VD_PIECES 520u /* pieces of memory of one command: more are GPUNVME_SC_INVALID_SGL_COUNT */
-#define GNV_VD_MAX_BYTES (1u << 20) /* of one command: 257 pages, or less */
 #define GNV_VD_PARKED 1024u /* most commands of a queue that wait for a time */
 #define GNV_VD_REGIONS 4096u /* GNV_SOFT_SPACE_SLOTS */
 #define GNV_VD_ERRORS 64u   /* error entries that are kept until the host collects them */
@@ -35,8 +34,7 @@ struct gnv_vd_region {
 };
 
 enum gnv_vd_flags {
-	GNV_VD_INSIDE = 1, /* memory of the controller: valid only at io.cmb_base */
-	GNV_VD_OWN = 2	   /* its slot follows from its address */
+	GNV_VD_INSIDE = 1 /* memory of the controller: valid only at io.cmb_base */
 };
 
 /* Placed regions, sorted by address. There are two lists, and the host writes the one that is not in use. */

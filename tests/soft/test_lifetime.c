@@ -291,7 +291,7 @@ static void test_recoveries_and_resets(void **state)
 				continue;
 			pthread_join(l->thread, NULL);
 			if (l->ended != -GPUNVME_ESHUTDOWN && l->ended != -GPUNVME_ESTALE && l->ended != -GPUNVME_ENODEV)
-				fail_msg("a lane was told %d", l->ended);
+				fail_msg("a thread got %d", l->ended);
 			good(gpunvme_queue_retire(l->qp));
 			see(l);
 			start(l);

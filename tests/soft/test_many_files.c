@@ -209,7 +209,7 @@ static void all_files(const char *options, uint32_t lba)
 		assert_int_equal(info.uuid[i], i + 1);
 	assert_int_equal(info.files, SMALL / 2 + 8); /* two of equal hash, again, umlaut, empty, fragmented, plain, sparse */
 	assert_int_equal(info.skipped, 0);
-	assert_true(info.lane_bytes <= 64ull * info.files + 24ull * info.extents);
+	assert_true(info.gpu_bytes <= 64ull * info.files + 24ull * info.extents);
 	assert_true(info.extents >= 3 && info.bytes > 900000 && info.lba_size == lba && !info.writable);
 	assert_string_equal(info.fs, "ext4");
 	for (uint32_t i = 0; i < info.files; i++) {
@@ -298,7 +298,7 @@ static void lists(void **state)
 	gpunvme_file_close(files);
 	files = open_all(&r, "/nothing");
 	assert_int_equal(gpunvme_file_get_info(files, &info), 0);
-	assert_int_equal(info.files + info.extents + info.lane_bytes, 0);
+	assert_int_equal(info.files + info.extents + info.gpu_bytes, 0);
 	assert_int_equal(ask(&r, files, 0), -GPUNVME_ENOENT);
 	gpunvme_file_close(files);
 	rig_close(&r);

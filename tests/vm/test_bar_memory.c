@@ -186,7 +186,7 @@ static void during_io(struct rig *r, void (*event)(void))
 	event();
 	while (!lanes_all_ended() && seconds() - start < SOON)
 		usleep(1000);
-	printf("figure: lanes told after %.3f s\n", seconds() - start);
+	printf("figure: threads got it after %.3f s\n", seconds() - start);
 	lanes_end();
 	for (unsigned i = 0; i < LANES; i++)
 		assert_true(lanes.ret[i] == -GPUNVME_ENODEV || lanes.ret[i] == -GPUNVME_ESHUTDOWN);

@@ -11,7 +11,7 @@ struct amdgpu_device {
 	int dummy;
 };
 struct amdgpu_bo {
-	bool used, mapped, vram, exported, cpu, import;
+	bool used, mapped, vram, cpu, import;
 	bool placed; /* the GPU's page tables have it */
 	bool left;   /* unmapped, and they may have it still */
 	bool instead; /* of an import */
