@@ -6,6 +6,7 @@
 #include "nvme/features.h"
 
 #include <errno.h>
+#include <string.h>
 
 #include "nvme/settings.h"
 #include "util/bits.h"
@@ -77,12 +78,8 @@ static bool harmless(uint8_t opc)
 	static const uint8_t list[] = { GPUNVME_ADMIN_GET_LOG_PAGE, GPUNVME_ADMIN_IDENTIFY,	GPUNVME_ADMIN_ABORT,
 					GPUNVME_ADMIN_SET_FEATURES, GPUNVME_ADMIN_GET_FEATURES, OPC_KEEP_ALIVE,
 					OPC_DIRECTIVE_RECEIVE,	    OPC_SECURITY_RECEIVE,	OPC_GET_LBA_STATUS };
-	size_t i;
 
-	for (i = 0; i < sizeof(list); i++)
-		if (list[i] == opc)
-			return true;
-	return false;
+	return memchr(list, opc, sizeof(list));
 }
 
 static int check_command(const struct gnv_nvme *nvme, const struct gpunvme_sqe *cmd)
@@ -164,13 +161,16 @@ int gnv_features_log_page(struct gnv_nvme *nvme, uint8_t lid, uint32_t nsid, voi
 }
 
 /*
- * Base Specification 5.27.1: features with a structure as well as dword 11: LBA ranges, APST, HMB, time, predictable latency, host
- * behaviour, enhanced metadata, host identifier.
+ * Features with a structure as well as dword 11: LBA ranges, APST, HMB, time, predictable latency, host behaviour, performance,
+ * FDP events, namespace label, addresses for management, host metadata, host identifier. Base Specification 5.27.1, and 5.1.25.1
+ * of revision 2.1. NVM Command Set Specification 4.1.3.
  */
 static bool has_data(uint8_t fid)
 {
-	return fid == 0x03 || (fid >= GPUNVME_FID_APST && fid <= 0x0e) || fid == 0x13 || fid == 0x16 || (fid >= 0x7d && fid <= 0x7f) ||
-	       fid == 0x81;
+	static const uint8_t list[] = { 0x03, GPUNVME_FID_APST, GPUNVME_FID_HMB, 0x0e, 0x13, 0x16, 0x1c, 0x1e,
+					0x1f, 0x78,		0x79,		 0x7d, 0x7e, 0x7f, 0x81 };
+
+	return memchr(list, fid, sizeof(list));
 }
 
 /* Features that may have data: those that no revision before 2.1 knows, and the vendors' own. */

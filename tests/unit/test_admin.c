@@ -179,7 +179,7 @@ static void test_namespace_features(void **state)
 /* Some have a structure next to the value: the drive finds a place for it that is not address 0, and zeroes are set nowhere. */
 static void test_features_with_data(void **state)
 {
-	static const uint8_t with[] = { 0x03, GPUNVME_FID_APST, 0x0e, 0x13, 0x16, 0x7d, 0x7f, 0x81 };
+	static const uint8_t with[] = { 0x03, GPUNVME_FID_APST, 0x0e, 0x13, 0x16, 0x1c, 0x1e, 0x1f, 0x78, 0x79, 0x7d, 0x7f, 0x81 };
 	static const uint8_t without[] = { 0x01, 0x02, 0x04, 0x0b, 0x0f, 0x15, 0x17, 0x80, 0x82, 0x84 };
 	struct fake *fake = fake_new();
 	struct gpunvme_dev *dev;
