@@ -305,8 +305,8 @@ GPUNVME_API int gpunvme_dev_get_feature(struct gpunvme_dev *dev, uint8_t fid, ui
  * @fid:   GPUNVME_FID_*. The number of queues and the host memory buffer are refused: opening the device sets them
  * @value: command dword 11
  *
- * After a reset the library sets it again, except for write protection (84h). The value is not saved in the drive. Source: Base
- * Specification 5.27. Any thread may call it.
+ * After a reset the library sets it again, except for flexible data placement (1Dh), controller data queues (21h) and write
+ * protection (84h). The value is not saved in the drive. Source: Base Specification 5.27. Any thread may call it.
  * Return: 0; -EINVAL: the feature has a structure in addition to dword 11 (Base Specification 5.27.1), so use gpunvme_dev_admin();
  * otherwise as gpunvme_dev_admin().
  */

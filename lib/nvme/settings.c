@@ -13,9 +13,19 @@
 
 #define FID_VECTOR 0x09
 #define FID_TIMESTAMP 0x0e
+#define FID_READ_RECOVERY 0x12
+#define FID_LATENCY 0x13
+#define FID_LATENCY_WINDOW 0x14
+#define FID_GROUP_EVENTS 0x18
+#define FID_PERFORMANCE 0x1c
+#define FID_PLACEMENT 0x1d
+#define FID_PLACEMENT_EVENTS 0x1e
+#define FID_LABEL 0x1f
+#define FID_DATA_QUEUE 0x21
 #define FID_WRITE_PROTECT 0x84
 #define THRESHOLD_OF 0x003f0000u /* of CDW11: which sensor, over or under */
-#define VECTOR_OF 0x0000ffffu
+#define ATTRIBUTE_OF 0x000000ffu
+#define NUMBER_OF 0x0000ffffu /* of a vector, an NVM Set, an endurance group, a placement handle */
 
 struct gnv_setting {
 	struct gnv_setting *next;
@@ -29,10 +39,13 @@ static uint8_t fid_of(const struct gpunvme_sqe *cmd)
 	return (uint8_t)cmd->cdw10;
 }
 
-/* Not those that live through a reset, or would be wrong after it: the time goes on. */
+/* Not those that live through a reset, or would be wrong after it: the time goes on, and data queues are deleted. */
 static bool is_kept(const struct gpunvme_sqe *cmd)
 {
-	return fid_of(cmd) != GPUNVME_FID_NUM_QUEUES && fid_of(cmd) != FID_TIMESTAMP && fid_of(cmd) != FID_WRITE_PROTECT;
+	static const uint8_t others[] = { GPUNVME_FID_NUM_QUEUES, FID_TIMESTAMP,  FID_PLACEMENT,
+					  FID_LABEL,		  FID_DATA_QUEUE, FID_WRITE_PROTECT };
+
+	return !memchr(others, fid_of(cmd), sizeof(others));
 }
 
 /* The part of CDW11 that names the setting, not its value. */
@@ -41,36 +54,47 @@ static uint32_t subject(const struct gpunvme_sqe *cmd)
 	switch (fid_of(cmd)) {
 	case GPUNVME_FID_TEMP_THRESHOLD:
 		return cmd->cdw11 & THRESHOLD_OF;
+	case FID_PERFORMANCE:
+		return cmd->cdw11 & ATTRIBUTE_OF;
 	case FID_VECTOR:
-		return cmd->cdw11 & VECTOR_OF;
+	case FID_READ_RECOVERY:
+	case FID_LATENCY:
+	case FID_LATENCY_WINDOW:
+	case FID_GROUP_EVENTS:
+	case FID_PLACEMENT_EVENTS:
+		return cmd->cdw11 & NUMBER_OF;
 	default:
 		return 0;
 	}
 }
 
-/* With the lock held. */
-static void forget(struct gnv_nvme *nvme, const struct gpunvme_sqe *cmd)
+/* A command about events of placement leaves those alone that it does not list. */
+static bool replaces(const struct gpunvme_sqe *cmd, const void *data, size_t len, const struct gnv_setting *old)
 {
-	struct gnv_setting **link = &nvme->settings.first, *old;
+	if (fid_of(&old->cmd) != fid_of(cmd) || old->cmd.nsid != cmd->nsid || subject(&old->cmd) != subject(cmd))
+		return false;
+	return fid_of(cmd) != FID_PLACEMENT_EVENTS || (data && old->len == len && !memcmp(old->data, data, len));
+}
 
-	while ((old = *link)) {
-		if (fid_of(&old->cmd) != fid_of(cmd) || old->cmd.nsid != cmd->nsid || subject(&old->cmd) != subject(cmd)) {
-			link = &old->next;
-			continue;
-		}
-		*link = old->next;
-		free(old);
-	}
+/* With the lock held. */
+static void forget(struct gnv_setting **link)
+{
+	struct gnv_setting *old = *link;
+
+	*link = old->next;
+	free(old);
 }
 
 /* With the lock held, too. */
 static void note(struct gnv_nvme *nvme, const struct gpunvme_sqe *cmd, const void *data, size_t len)
 {
-	struct gnv_setting *setting = len && !data ? NULL : calloc(1, sizeof(*setting) + len), **link;
+	struct gnv_setting *setting = len && !data ? NULL : calloc(1, sizeof(*setting) + len), **link = &nvme->settings.first;
 
-	forget(nvme, cmd);
-	for (link = &nvme->settings.first; *link; link = &(*link)->next)
-		;
+	while (*link)
+		if (replaces(cmd, data, len, *link))
+			forget(link);
+		else
+			link = &(*link)->next;
 	*link = setting;
 	if (!setting) {
 		gnv_log(&nvme->log, GPUNVME_LOG_ERROR, "feature 0x%02x is not kept for after a reset (%s). Set it again then",

@@ -50,6 +50,9 @@ struct fake;
 /* An I/O command, on the thread of the controller. Return: false, it is never answered. */
 typedef bool fake_io_fn(struct fake *fake, const struct gpunvme_sqe *cmd, uint16_t *status);
 
+/* An admin command, before the fake executes it. Return: true, it has its status already. */
+typedef bool fake_admin_fn(struct fake *fake, const struct gpunvme_sqe *cmd, uint16_t *status);
+
 struct fake {
 	struct gnv_port port;
 	struct gnv_space space;
@@ -74,6 +77,7 @@ struct fake {
 	uint32_t admin_ms;  /* of fake_open() */
 	gpunvme_log_fn *log; /* and this */
 	fake_io_fn *io;	    /* NULL: I/O commands are not looked at */
+	fake_admin_fn *admin; /* or NULL */
 	uint32_t *ns_list;
 	uint32_t ns_count;
 	uint32_t granted; /* dword 0 of Set Features, number of queues */
