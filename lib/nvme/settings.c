@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "nvme/features.h"
+#include "nvme/identify.h"
 
 #define FID_VECTOR 0x09
 #define FID_TIMESTAMP 0x0e
@@ -131,9 +132,51 @@ static int apply(struct gnv_nvme *nvme, struct gnv_setting *setting)
 			gpunvme_errmsg());
 }
 
+/*
+ * A namespace that does not exist is refused as such, and one that is not active as an invalid field (Base Specification 3.2.1).
+ * The write cache is the controller's, whatever namespace the command named. @status: of the refusal.
+ */
+static bool is_gone(struct gnv_nvme *nvme, const struct gpunvme_sqe *cmd, int status)
+{
+	const struct gnv_message cause = gnv_message();
+	struct gpunvme_id_ns id;
+	int ret;
+
+	if (!cmd->nsid || cmd->nsid == GPUNVME_NSID_ALL || fid_of(cmd) == GPUNVME_FID_VWC || status < 0)
+		return false;
+	if ((status & GPUNVME_ST_CODE) == GPUNVME_SC_INVALID_NS)
+		return true;
+	if ((status & GPUNVME_ST_CODE) != GPUNVME_SC_INVALID_FIELD)
+		return false;
+	ret = gnv_identify_ns(nvme, cmd->nsid, &id);
+	gnv_fail_again(ret, &cause);
+	return !ret && !id.nsze;
+}
+
+/* With the lock held. */
+static int apply_all(struct gnv_nvme *nvme)
+{
+	struct gnv_setting **link = &nvme->settings.first;
+
+	while (*link) {
+		const struct gpunvme_sqe *cmd = &(*link)->cmd;
+		const int ret = apply(nvme, *link);
+
+		if (!ret) {
+			link = &(*link)->next;
+			continue;
+		}
+		if (!is_gone(nvme, cmd, ret))
+			return ret;
+		gnv_log(&nvme->log, GPUNVME_LOG_WARN, "namespace %u is no longer active: its feature 0x%02x is not set again", cmd->nsid,
+			fid_of(cmd));
+		forget(link);
+	}
+	return 0;
+}
+
 int gnv_settings_apply(struct gnv_nvme *nvme)
 {
-	struct gnv_setting *setting;
 	uint32_t granted = 0;
 	int ret = gnv_features_queues(nvme, nvme->info.queues, &granted);
 
@@ -141,8 +184,8 @@ int gnv_settings_apply(struct gnv_nvme *nvme)
 		return gnv_fail(-EIO, "after its reset the controller grants %u queues, before it had granted %u", granted,
 				nvme->info.queues);
 	pthread_mutex_lock(&nvme->settings.lock);
-	for (setting = nvme->settings.first; setting && !ret; setting = setting->next)
-		ret = apply(nvme, setting);
+	if (!ret)
+		ret = apply_all(nvme);
 	pthread_mutex_unlock(&nvme->settings.lock);
 	return ret;
 }

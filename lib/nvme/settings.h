@@ -13,7 +13,10 @@
 void gnv_settings_begin(struct gnv_nvme *nvme);
 void gnv_settings_end(struct gnv_nvme *nvme, const struct gpunvme_sqe *cmd, const void *data, size_t len, int ret);
 
-/* After a reset: as many queues as before, and all that was noted. Return: 0; -EIO fewer queues; errors of gnv_admin_run(). */
+/*
+ * After a reset: as many queues as before, and all that was noted. Features of a namespace that is not active any more are
+ * forgotten, and the log says so. Return: 0; -EIO fewer queues; errors of gnv_admin_run().
+ */
 int gnv_settings_apply(struct gnv_nvme *nvme);
 
 /* Nobody uses the device any more. */

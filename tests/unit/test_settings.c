@@ -146,12 +146,75 @@ static void test_not_again(void **state)
 	close_drive();
 }
 
+/* A namespace that is detached or deleted takes its settings with it, once. The others come back, also those after it. */
+static void test_namespace_gone(void **state)
+{
+	static const uint16_t status[] = { GPUNVME_SC_INVALID_NS, GPUNVME_SC_INVALID_FIELD };
+
+	(void)state;
+	for (size_t i = 0; i < 2; i++) {
+		open_drive();
+		assert_int_equal(gpunvme_dev_set_feature(t.dev, 0x02, 1), 0);
+		assert_int_equal(gpunvme_ns_set_feature(t.dev, 2, 0x05, 7), 0);
+		assert_int_equal(gpunvme_ns_set_feature(t.dev, 3, 0x0a, 8), 0);
+		t.refused = 0x05;
+		t.status = status[i] | GPUNVME_ST_DNR;
+		t.missing = 2;
+		assert_int_equal(reset(), 0);
+		assert_int_equal(t.fake->resets, 0); /* of the function */
+		assert_int_equal(t.count, 3);
+		came_back(0, 0x02, 1, 0, "");
+		came_back(1, 0x05, 7, 0, "");
+		came_back(2, 0x0a, 8, 0, "");
+		assert_non_null(strstr(t.log, "namespace 2 is no longer active: its feature 0x05 is not set again"));
+		assert_int_equal(reset(), 0);
+		assert_int_equal(t.count, 2);
+		came_back(1, 0x0a, 8, 0, "");
+		assert_string_equal(t.log, "");
+		close_drive();
+	}
+}
+
+/* A refusal with no such reason ends the drive, and the setting is kept for the next reset. */
+static void test_refused(void **state)
+{
+	static const struct {
+		uint32_t nsid;
+		uint8_t fid;
+		uint16_t status;
+	} table[] = {
+		{ 1, 0x05, GPUNVME_SC_INVALID_FIELD }, /* it is active */
+		{ 2, 0x05, GPUNVME_SC_INTERNAL },
+		{ 2, GPUNVME_FID_VWC, GPUNVME_SC_INVALID_NS },
+		{ 0, 0x05, GPUNVME_SC_INVALID_NS },
+		{ GPUNVME_NSID_ALL, 0x05, GPUNVME_SC_INVALID_NS },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
+		open_drive();
+		set(table[i].fid, table[i].nsid, 7, 0, "");
+		t.refused = table[i].fid;
+		t.status = table[i].status;
+		t.missing = 2;
+		assert_int_equal(reset(), table[i].status);
+		assert_int_equal(t.fake->resets, 1);
+		assert_non_null(strstr(gpunvme_errmsg(), "back: the controller refused admin command 0x09"));
+		t.refused = 0;
+		assert_int_equal(reset(), 0);
+		assert_int_equal(t.count, 1);
+		close_drive();
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_scopes),
 		cmocka_unit_test(test_placement_events),
 		cmocka_unit_test(test_not_again),
+		cmocka_unit_test(test_namespace_gone),
+		cmocka_unit_test(test_refused),
 	};
 
 	return cmocka_run_group_tests_name("settings", tests, NULL, NULL);
