@@ -140,12 +140,8 @@ static int enable_dma(struct gpunvme_dev *dev)
 static int prepare(struct gpunvme_dev *dev)
 {
 	struct gnv_port *port = dev->nvme.port;
-	int ret = gnv_quirks_find(port->vendor, port->device, &dev->nvme.drive);
+	int ret = gnv_nvme_look(&dev->nvme);
 
-	if (!ret)
-		ret = gnv_quirks_refuse(&dev->nvme.drive);
-	if (!ret)
-		ret = gnv_ctrl_init(&dev->nvme.ctrl, port->bar0);
 	if (!ret)
 		ret = enable_dma(dev);
 	if (!ret)

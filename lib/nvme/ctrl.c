@@ -234,11 +234,13 @@ int gnv_ctrl_disable(struct gnv_ctrl *ctrl)
 			wait_status(ctrl, GPUNVME_CSTS_RDY, GPUNVME_CSTS_RDY, ctrl->ready_ms, true);
 		reg_write(ctrl, GPUNVME_REG_CC, cc & ~(GPUNVME_CC_EN | GPUNVME_CC_SHN));
 	}
-	if (ctrl->rest_ms)
+	if (ctrl->rest_ms && (cc & GPUNVME_CC_EN || !ctrl->rested))
 		gnv_sleep_ms(ctrl->rest_ms);
 	ret = wait_status(ctrl, GPUNVME_CSTS_RDY, 0, ctrl->disable_ms, false);
-	if (!ret)
+	if (!ret) {
 		ctrl->enabled = false;
+		ctrl->rested = true;
+	}
 	if (ret == -ETIMEDOUT)
 		return gnv_fail(ret, "the controller did not stop (CSTS.RDY stays 1) within %u ms. Reset or power-cycle it",
 				ctrl->disable_ms);
@@ -321,6 +323,7 @@ int gnv_ctrl_enable(struct gnv_ctrl *ctrl, uint64_t asq, uint64_t acq, uint32_t 
 	if (ctrl->cmb_base) /* a function reset forgets it */
 		write_cmb_base(ctrl);
 	ctrl->enabled = true;
+	ctrl->rested = false;
 	reg_write(ctrl, GPUNVME_REG_CC, cc);
 	ret = wait_status(ctrl, GPUNVME_CSTS_RDY, GPUNVME_CSTS_RDY, ctrl->ready_ms, true);
 	if (ret == -ETIMEDOUT)

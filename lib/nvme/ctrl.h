@@ -26,7 +26,8 @@ struct gnv_ctrl {
 	uint32_t ready_ms;    /* deadline of CSTS.RDY becoming 1 */
 	uint32_t disable_ms;  /* and 0 */
 	uint32_t shutdown_ms; /* of CSTS.SHST. From RTD3E once identified */
-	uint32_t rest_ms;     /* to be left alone after CC.EN was cleared */
+	uint32_t rest_ms;     /* to be left alone after CC.EN was cleared. Before gnv_ctrl_disable() */
+	bool rested;          /* it was, and not enabled since */
 	uint64_t cmb_base;    /* the address that means its own memory. 0: none does */
 	bool enabled;         /* it was given the rings of the admin queue, and not disabled since: it may make DMA */
 	int dead; /* atomic, changed under the lock. -ENODEV: it is gone. -ESHUTDOWN: a reset may bring it back */

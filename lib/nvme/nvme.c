@@ -25,6 +25,19 @@ void gnv_nvme_init(struct gnv_nvme *nvme, struct gnv_port *port, const struct gn
 	pthread_mutex_init(&nvme->settings.lock, NULL);
 }
 
+int gnv_nvme_look(struct gnv_nvme *nvme)
+{
+	int ret = gnv_quirks_find(nvme->port->vendor, nvme->port->device, &nvme->drive);
+
+	if (!ret)
+		ret = gnv_quirks_refuse(&nvme->drive);
+	if (!ret)
+		ret = gnv_ctrl_init(&nvme->ctrl, nvme->port->bar0);
+	if (!ret && nvme->drive.quirks & GNV_QUIRK_SLOW_READY)
+		nvme->ctrl.rest_ms = REST_MS;
+	return ret;
+}
+
 void gnv_nvme_fini(struct gnv_nvme *nvme)
 {
 	pthread_mutex_destroy(&nvme->bar0_lock);
@@ -111,11 +124,9 @@ static void tell_quirks(const struct gnv_nvme *nvme)
 
 int gnv_nvme_bring_up(struct gnv_nvme *nvme, const struct gpunvme_dev_opts *opts)
 {
-	int ret;
+	int ret = gnv_admin_init(&nvme->admin, &nvme->ctrl, nvme->arena,
+				 opts->admin_timeout_ms ? opts->admin_timeout_ms : ADMIN_TIMEOUT_MS);
 
-	nvme->ctrl.rest_ms = nvme->drive.quirks & GNV_QUIRK_SLOW_READY ? REST_MS : 0;
-	ret = gnv_admin_init(&nvme->admin, &nvme->ctrl, nvme->arena,
-			     opts->admin_timeout_ms ? opts->admin_timeout_ms : ADMIN_TIMEOUT_MS);
 	if (ret)
 		return ret;
 	gnv_cmb_open(nvme);

@@ -75,6 +75,12 @@ struct gnv_nvme {
 /* @port is open, and still unused. Both are the caller's. The log is copied. */
 void gnv_nvme_init(struct gnv_nvme *nvme, struct gnv_port *port, const struct gnv_log *log);
 
+/*
+ * What is known of its model, and its capabilities: all that disabling it depends on. Return: 0; -EINVAL GPUNVME_QUIRKS is
+ * malformed; errors of gnv_quirks_refuse() and gnv_ctrl_init().
+ */
+int gnv_nvme_look(struct gnv_nvme *nvme);
+
 /* Only the locks and the features that were set are left. */
 void gnv_nvme_fini(struct gnv_nvme *nvme);
 

@@ -50,6 +50,11 @@ void virtual_begin(void (*turn)(void *ctx), void *ctx)
 	__atomic_store_n(&virtual.on, true, __ATOMIC_RELEASE);
 }
 
+uint64_t virtual_ns(void)
+{
+	return __atomic_load_n(&virtual.now, __ATOMIC_RELAXED);
+}
+
 void virtual_end(void)
 {
 	const uint64_t at = machine_ns(), was = __atomic_load_n(&virtual.now, __ATOMIC_RELAXED);

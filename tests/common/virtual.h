@@ -11,8 +11,13 @@
 #ifndef TESTS_COMMON_VIRTUAL_H
 #define TESTS_COMMON_VIRTUAL_H
 
+#include <stdint.h>
+
 /* @turn: called with @ctx at each look and in each sleep, but not in those that it makes itself, whose time passes; or NULL. */
 void virtual_begin(void (*turn)(void *ctx), void *ctx);
+
+/* The virtual time in nanoseconds. This look takes none. */
+uint64_t virtual_ns(void);
 
 /* From here on the clock is the machine's again, further by what was slept. */
 void virtual_end(void);

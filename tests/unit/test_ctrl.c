@@ -10,6 +10,7 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "common/virtual.h"
 #include "fake.h"
 #include "nvme/identify.h"
 #include "life/life.h"
@@ -357,6 +358,63 @@ static void test_deadlines(void **state)
 	assert_int_equal(gnv_ctrl_init(&ctrl, &fake->bar0), 0);
 	assert_int_equal(ctrl.ready_ms, 600000);
 	fake->closed = 1;
+	fake_delete(fake, false);
+}
+
+static struct {
+	uint64_t cleared_ns; /* when CC.EN was cleared. 0: it was not, or the registers were touched since */
+	unsigned clearings;
+	uint64_t rest_ns; /* the least from there to the next access to a register */
+} quiet;
+
+static uint32_t quiet_read(const struct gpunvme_mem *bar, size_t offset)
+{
+	const uint64_t now = virtual_ns();
+
+	if (quiet.cleared_ns && now - quiet.cleared_ns < quiet.rest_ns)
+		quiet.rest_ns = now - quiet.cleared_ns;
+	quiet.cleared_ns = 0;
+	return gnv_mmio_read32(gnv_mem_regs(bar) + offset);
+}
+
+static void quiet_write(const struct gpunvme_mem *bar, size_t offset, uint32_t value)
+{
+	const bool was = gnv_mmio_read32(gnv_mem_regs(bar) + GPUNVME_REG_CC) & GPUNVME_CC_EN;
+
+	quiet_read(bar, offset);
+	gnv_mmio_write32(gnv_mem_regs(bar) + offset, value);
+	if (offset != GPUNVME_REG_CC || !was || value & GPUNVME_CC_EN)
+		return;
+	quiet.cleared_ns = virtual_ns();
+	quiet.clearings++;
+}
+
+/* A drive that must be left alone after CC.EN was cleared: also where the owner before left it enabled. */
+static void test_slow_ready(void **state)
+{
+	static const struct gnv_mem_calls calls = { quiet_read, quiet_write };
+	struct fake *fake = fake_new();
+	struct gpunvme_dev *dev;
+	uint64_t start;
+
+	(void)state;
+	memset(&quiet, 0, sizeof(quiet));
+	quiet.rest_ns = UINT64_MAX;
+	fake->bar0.calls = &calls;
+	fake->cc = GPUNVME_CC_EN;
+	gnv_mmio_write32(fake->bar + GPUNVME_REG_CC, GPUNVME_CC_EN);
+	gnv_mmio_write32(fake->bar + GPUNVME_REG_CSTS, GPUNVME_CSTS_RDY);
+	setenv("GPUNVME_QUIRKS", "slow-ready", 1);
+	start = virtual_ns();
+	assert_int_equal(fake_open(fake, &dev), 0);
+	unsetenv("GPUNVME_QUIRKS");
+	assert_int_equal(quiet.clearings, 1);
+	assert_true(quiet.rest_ns >= 2300000000u);
+	assert_true(virtual_ns() - start < 2 * 2300000000ull); /* it rested once */
+	assert_int_equal(gpunvme_dev_reset(dev), 0);
+	assert_int_equal(gpunvme_dev_close(dev), 0);
+	assert_int_equal(quiet.clearings, 3);
+	assert_true(quiet.rest_ns >= 2300000000u);
 	fake_delete(fake, false);
 }
 
@@ -801,6 +859,7 @@ int main(void)
 		cmocka_unit_test(test_function_reset_at_open),
 		cmocka_unit_test(test_gone_from_the_start),
 		cmocka_unit_test(test_insane_identify),
+		cmocka_unit_test(test_slow_ready),
 		cmocka_unit_test(test_strings),
 		cmocka_unit_test(test_silent_after_failed_open),
 		cmocka_unit_test(test_log_end), cmocka_unit_test(test_says_by_what_force),
