@@ -119,7 +119,8 @@ GPUNVME_API int gpunvme_ns_get_feature(struct gpunvme_dev *dev, uint32_t nsid, u
  * @fid:   as for gpunvme_ns_get_feature()
  * @value: command dword 11
  *
- * After a reset the library sets it again, except for write protection (84h), which the drive keeps. Any thread may call it.
+ * After a reset the library sets it again, except for those that gpunvme_dev_set_feature() names, and unless the namespace is not
+ * active any more: then the log has a warning. Any thread may call it.
  * Return: as gpunvme_dev_set_feature(); -ENOENT: the controller has no such namespace.
  */
 GPUNVME_API int gpunvme_ns_set_feature(struct gpunvme_dev *dev, uint32_t nsid, uint8_t fid, uint32_t value);
