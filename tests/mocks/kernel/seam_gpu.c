@@ -141,7 +141,8 @@ bool seam_gpu_answers(int fd, unsigned long request, void *arg, int *ret)
 		*ret = 0;
 		break;
 	case GNV_KFD_ACQUIRE_VM:
-		*ret = answer(((struct gnv_kfd_acquire_vm *)arg)->drm_fd == SEAM_DRM_FD ? 0 : EINVAL);
+		/* As kfd_ioctl_acquire_vm() (Linux kfd_chardev.c) replies once the runtime has given it a render node. */
+		*ret = answer(((struct gnv_kfd_acquire_vm *)arg)->drm_fd == SEAM_DRM_FD ? 0 : EBUSY);
 		break;
 	case GNV_KFD_IMPORT_DMABUF:
 		*ret = import_dmabuf(arg);
