@@ -120,7 +120,7 @@ static void test_refused(void **state)
 
 static unsigned resets; /* atomic */
 
-/* The device is reset only after the news that it is lost. */
+/* Its DMA ends only after the news that it is lost. */
 static void count_lost(void *ctx, enum gnv_port_loss loss, const char *why)
 {
 	assert_non_null(strstr(why, loss == GNV_PORT_ERROR ? "the PCI bus reported an error" : "the kernel wants the device back"));
@@ -412,21 +412,36 @@ static void test_slot(void **state)
 	port->ops->close(port);
 }
 
-/* A device that the kernel wants back: what ended its DMA is said, too. */
+/* As the owner of a controller: it stops it while it has registers. */
+static void stop_it(void *ctx, enum gnv_port_loss loss, const char *why)
+{
+	char *bar = ((struct gnv_port *)ctx)->bar0->cpu;
+
+	assert_true(why[0]);
+	if (loss == GNV_PORT_LOST)
+		gnv_mmio_write32(bar + GPUNVME_REG_CC, 0);
+	else
+		assert_int_equal(gnv_mmio_read32(bar + GPUNVME_REG_CC), ~0u);
+}
+
+/*
+ * A device that the kernel wants back. The removal has the device's lock, so no reset succeeds: its owner stops the controller, and
+ * its bus mastering ends. What ended its DMA is said, too.
+ */
 static void test_given_back_how(void **state)
 {
 	static const struct {
 		bool no_reset;
 		unsigned slot;
-		bool fails, gone;
+		bool gone;
 		const char *how;
-	} cases[] = { { false, 1, false, false, "by a reset of the function," },
-		      { true, 1, false, false, "by a reset of its slot," },
-		      { true, 2, false, false, "by the end of its bus mastering, for want of a reset," },
-		      { false, 1, true, false, "by the end of its bus mastering," },
-		      { false, 1, true, true, "by its removal," } };
+	} cases[] = { { false, 1, false, "by the end of its bus mastering," },
+		      { true, 1, false, "by the end of its bus mastering," },
+		      { true, 2, false, "by the end of its bus mastering, for want of a reset," },
+		      { false, 1, true, "by its removal," } };
 	const struct gnv_log kept = { .fn = keep_line };
 	struct gnv_port *port;
+	uint32_t cc;
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -439,8 +454,8 @@ static void test_given_back_how(void **state)
 		assert_int_equal(gnv_port_vfio_open(&gnv_way_iommufd, &pci, NULL, &kept, &port), 0);
 		assert_int_equal(gnv_users_hold_paths("/nowhere", "/nowhere", &nobody, text, &port->paths), 0);
 		assert_int_equal(port->ops->allow_dma(port), 0);
-		fake_kernel.fail_request = cases[i].fails ? VFIO_DEVICE_RESET : 0;
-		fake_kernel.fail_errno = EAGAIN;
+		port->ops->watch(port, stop_it, port);
+		poke(GPUNVME_REG_CC, GPUNVME_CC_EN, 4);
 		if (cases[i].gone)
 			poke(FAKE_CONFIG + PCI_COMMAND, 0xffff, 2);
 		ring(fake_kernel.req);
@@ -448,6 +463,10 @@ static void test_given_back_how(void **state)
 		port->ops->close(port); /* with the thread that spoke */
 		if (!strstr(last_line, cases[i].how))
 			fail_msg("%s: %s", cases[i].how, last_line);
+		assert_int_equal(pread(fake_kernel.device, &cc, 4, GPUNVME_REG_CC), 4);
+		assert_int_equal(cc, 0);
+		assert_int_equal(fake_kernel.command_at_reset, FAKE_NO_RESET);
+		assert_int_equal(command_register() & PCI_COMMAND_MASTER, cases[i].gone ? PCI_COMMAND_MASTER : 0);
 	}
 }
 

@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <linux/pci_regs.h>
 #include <linux/vfio.h>
+#include <poll.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -241,6 +242,17 @@ static int hot_reset(const struct vfio_pci_hot_reset *reset)
 	return fake_kernel.slot == 1 ? forget_all() : answer(EPERM);
 }
 
+/*
+ * The kernel asks for the device when its driver is removed. device_release_driver_internal() (Linux drivers/base/dd.c) has its lock
+ * then, and pci_try_reset_function(), as __pci_reset_slot() and __pci_reset_bus(), takes it or fails (drivers/pci/pci.c).
+ */
+static bool is_removed(void)
+{
+	struct pollfd req = { fake_kernel.req, POLLIN, 0 };
+
+	return fake_kernel.req >= 0 && poll(&req, 1, 0) == 1;
+}
+
 /* Before it is bound a device replies to nothing else (Linux vfio_main.c, vfio_device_fops_unl_ioctl: access_granted). */
 static int on_device(unsigned long request, void *arg)
 {
@@ -255,7 +267,7 @@ static int on_device(unsigned long request, void *arg)
 	case VFIO_DEVICE_GET_PCI_HOT_RESET_INFO:
 		return hot_reset_info(arg);
 	case VFIO_DEVICE_PCI_HOT_RESET:
-		return hot_reset(arg);
+		return is_removed() ? answer(EAGAIN) : hot_reset(arg);
 	case VFIO_DEVICE_GET_IRQ_INFO:
 		((struct vfio_irq_info *)arg)->count = 1;
 		return 0;
@@ -269,7 +281,7 @@ static int on_device(unsigned long request, void *arg)
 		fake_kernel.bound = true;
 		return 0;
 	case VFIO_DEVICE_RESET:
-		return forget_all();
+		return is_removed() ? answer(EAGAIN) : forget_all();
 	case GNV_VFIO_ATTACH_PT:
 		return 0;
 	default:
