@@ -96,7 +96,10 @@ static void leave(struct gpunvme_dev *dev)
 	gnv_log_end(&dev->nvme.port->log);
 }
 
-/* Runs on a thread of the port. */
+/*
+ * Runs on a thread of the port. A device that the kernel takes away still has its registers, and its port cannot reset it. Threads
+ * get their errors first: it may take seconds to stop. Registers that a server leaves in memory stop nothing.
+ */
 static void device_lost(void *ctx, enum gnv_port_loss loss, const char *why)
 {
 	struct gpunvme_dev *dev = ctx;
@@ -107,6 +110,8 @@ static void device_lost(void *ctx, enum gnv_port_loss loss, const char *why)
 		gnv_ctrl_take(&dev->nvme.ctrl, why);
 	gnv_queues_end(dev, GPUNVME_ENODEV);
 	gnv_nvme_fence_off(&dev->nvme, loss == GNV_PORT_RESET);
+	if (loss == GNV_PORT_LOST && dev->nvme.port->remote && gnv_ctrl_let_go(&dev->nvme.ctrl) == -ETIMEDOUT)
+		gnv_log(&dev->nvme.log, GPUNVME_LOG_WARN, "%s", gpunvme_errmsg());
 }
 
 static void rings_lost(void *ctx)

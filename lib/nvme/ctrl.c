@@ -221,8 +221,10 @@ static int wait_status(struct gnv_ctrl *ctrl, uint32_t mask, uint32_t want, uint
 	return -ETIMEDOUT;
 }
 
-int gnv_ctrl_disable(struct gnv_ctrl *ctrl)
+/* No wait is longer than `most_ms`. */
+static int disable(struct gnv_ctrl *ctrl, uint32_t most_ms)
 {
+	const uint32_t ms = (uint32_t)gnv_min(ctrl->disable_ms, most_ms);
 	uint32_t cc = reg_read(ctrl, GPUNVME_REG_CC), csts;
 	int ret = gnv_ctrl_status(ctrl, &csts);
 
@@ -231,20 +233,44 @@ int gnv_ctrl_disable(struct gnv_ctrl *ctrl)
 	if (cc & GPUNVME_CC_EN) {
 		/* Clearing EN before RDY came up is undefined (3.1.3.5): give it its time, then clear all the same. */
 		if (!(csts & (GPUNVME_CSTS_RDY | GPUNVME_CSTS_CFS)))
-			wait_status(ctrl, GPUNVME_CSTS_RDY, GPUNVME_CSTS_RDY, ctrl->ready_ms, true);
+			wait_status(ctrl, GPUNVME_CSTS_RDY, GPUNVME_CSTS_RDY, (uint32_t)gnv_min(ctrl->ready_ms, most_ms), true);
 		reg_write(ctrl, GPUNVME_REG_CC, cc & ~(GPUNVME_CC_EN | GPUNVME_CC_SHN));
 	}
-	if (ctrl->rest_ms && (cc & GPUNVME_CC_EN || !ctrl->rested))
+	if (ctrl->rest_ms && (cc & GPUNVME_CC_EN || !__atomic_load_n(&ctrl->rested, __ATOMIC_RELAXED)))
 		gnv_sleep_ms(ctrl->rest_ms);
-	ret = wait_status(ctrl, GPUNVME_CSTS_RDY, 0, ctrl->disable_ms, false);
+	ret = wait_status(ctrl, GPUNVME_CSTS_RDY, 0, ms, false);
+	if (ret == -ETIMEDOUT)
+		return gnv_fail(ret, "the controller did not stop (CSTS.RDY stays 1) within %u ms. Reset or power-cycle it", ms);
+	return ret;
+}
+
+int gnv_ctrl_disable(struct gnv_ctrl *ctrl)
+{
+	int ret = disable(ctrl, UINT32_MAX);
+
 	if (!ret) {
 		ctrl->enabled = false;
-		ctrl->rested = true;
+		__atomic_store_n(&ctrl->rested, true, __ATOMIC_RELAXED);
 	}
-	if (ret == -ETIMEDOUT)
-		return gnv_fail(ret, "the controller did not stop (CSTS.RDY stays 1) within %u ms. Reset or power-cycle it",
-				ctrl->disable_ms);
 	return ret;
+}
+
+int gnv_ctrl_let_go(struct gnv_ctrl *ctrl)
+{
+	return disable(ctrl, GNV_CTRL_LET_GO_MS);
+}
+
+/* The lock orders it with gnv_ctrl_take(): after that nothing enables the controller. */
+static int write_cc(struct gnv_ctrl *ctrl, uint32_t cc)
+{
+	bool taken;
+
+	pthread_mutex_lock(&ctrl->lock);
+	taken = ctrl->taken;
+	if (!taken)
+		reg_write(ctrl, GPUNVME_REG_CC, cc);
+	pthread_mutex_unlock(&ctrl->lock);
+	return taken ? gnv_ctrl_check(ctrl) : 0;
 }
 
 /* ---- Memory in the controller: Base Specification 3.1.3 (CMBLOC, CMBSZ, CMBMSC, CMBSTS), 8.2.1 ---- */
@@ -323,9 +349,10 @@ int gnv_ctrl_enable(struct gnv_ctrl *ctrl, uint64_t asq, uint64_t acq, uint32_t 
 	if (ctrl->cmb_base) /* a function reset forgets it */
 		write_cmb_base(ctrl);
 	ctrl->enabled = true;
-	ctrl->rested = false;
-	reg_write(ctrl, GPUNVME_REG_CC, cc);
-	ret = wait_status(ctrl, GPUNVME_CSTS_RDY, GPUNVME_CSTS_RDY, ctrl->ready_ms, true);
+	__atomic_store_n(&ctrl->rested, false, __ATOMIC_RELAXED);
+	ret = write_cc(ctrl, cc);
+	if (!ret)
+		ret = wait_status(ctrl, GPUNVME_CSTS_RDY, GPUNVME_CSTS_RDY, ctrl->ready_ms, true);
 	if (ret == -ETIMEDOUT)
 		return gnv_fail(ret, "the controller did not become ready (CSTS.RDY stays 0) within %u ms. Reset or power-cycle it",
 				ctrl->ready_ms);
@@ -337,10 +364,10 @@ int gnv_ctrl_enable(struct gnv_ctrl *ctrl, uint64_t asq, uint64_t acq, uint32_t 
 int gnv_ctrl_shutdown(struct gnv_ctrl *ctrl)
 {
 	uint32_t cc = reg_read(ctrl, GPUNVME_REG_CC);
-	int ret;
+	int ret = write_cc(ctrl, (cc & ~GPUNVME_CC_SHN) | GPUNVME_CC_SHN_NORMAL);
 
-	reg_write(ctrl, GPUNVME_REG_CC, (cc & ~GPUNVME_CC_SHN) | GPUNVME_CC_SHN_NORMAL);
-	ret = wait_status(ctrl, GPUNVME_CSTS_SHST, GPUNVME_CSTS_SHST_DONE, ctrl->shutdown_ms, true);
+	if (!ret)
+		ret = wait_status(ctrl, GPUNVME_CSTS_SHST, GPUNVME_CSTS_SHST_DONE, ctrl->shutdown_ms, true);
 	if (ret == -ETIMEDOUT || ret == -EIO)
 		return gnv_fail(-ETIMEDOUT, "the controller did not finish its shutdown within %u ms", ctrl->shutdown_ms);
 	return ret;

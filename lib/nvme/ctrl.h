@@ -27,14 +27,14 @@ struct gnv_ctrl {
 	uint32_t disable_ms;  /* and 0 */
 	uint32_t shutdown_ms; /* of CSTS.SHST. From RTD3E once identified */
 	uint32_t rest_ms;     /* to be left alone after CC.EN was cleared. Before gnv_ctrl_disable() */
-	bool rested;          /* it was, and not enabled since */
+	bool rested;          /* atomic: it was, and not enabled since */
 	uint64_t cmb_base;    /* the address that means its own memory. 0: none does */
 	bool enabled;         /* it was given the rings of the admin queue, and not disabled since: it may make DMA */
 	int dead; /* atomic, changed under the lock. -ENODEV: it is gone. -ESHUTDOWN: a reset may bring it back */
 	bool taken; /* it is taken away: no reset brings it back, even if it still responds */
 	void (*died)(void *ctx, const char *why); /* called when `dead` stops to be 0, on any thread. May be NULL */
 	void *died_ctx;
-	pthread_mutex_t lock;	/* the innermost. Protects why, and changes of dead and taken */
+	pthread_mutex_t lock;	/* the innermost. Protects why, changes of dead and taken, and writes that enable it */
 	char why[GNV_CTRL_WHY]; /* the cause while dead is not 0: one clause of plain text */
 };
 
@@ -46,6 +46,14 @@ int gnv_ctrl_status(struct gnv_ctrl *ctrl, uint32_t *csts);
 
 /* CC.EN = 0 and wait for RDY = 0: after success the controller makes no DMA. Return: 0, -ENODEV, -ETIMEDOUT. */
 int gnv_ctrl_disable(struct gnv_ctrl *ctrl);
+
+/*
+ * gnv_ctrl_let_go() - gnv_ctrl_disable() of a controller after gnv_ctrl_take(), for its next owner
+ * Its next driver lets it make DMA before it disables it. No wait is longer than GNV_CTRL_LET_GO_MS, as that driver waits, too.
+ * Return: as gnv_ctrl_disable(). Any thread.
+ */
+#define GNV_CTRL_LET_GO_MS 10000u
+int gnv_ctrl_let_go(struct gnv_ctrl *ctrl);
 
 /* Set up the admin queue and enable. The controller is disabled before. Return: 0, -ENODEV, -EIO (fatal status), -ETIMEDOUT. */
 int gnv_ctrl_enable(struct gnv_ctrl *ctrl, uint64_t asq, uint64_t acq, uint32_t entries);

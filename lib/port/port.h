@@ -17,8 +17,8 @@ struct gnv_hold;
 
 enum gnv_port_loss {
 	GNV_PORT_ERROR, /* the device reported an error, and is no longer used. A reset may help */
-	GNV_PORT_LOST,	/* the kernel takes it away */
-	GNV_PORT_RESET, /* it was reset, and is given away next */
+	GNV_PORT_LOST,	/* its server is gone, or the kernel takes it away: then its registers work until the call returns */
+	GNV_PORT_RESET, /* it makes no DMA any more, and is given away next */
 };
 
 /* Called on a thread of the port, for one thing after the other. @why: the cause, a clause of plain text. */
@@ -48,7 +48,7 @@ struct gnv_port_ops {
 	 */
 	int (*export_bar0)(struct gnv_port *port, uint64_t offset, size_t len, int *fd);
 	/*
-	 * Call @lost when the device is lost and when it is reset, at most once each, or at once if it is lost already. A soft:
+	 * Call @lost when the device is lost and when its DMA has ended, at most once each, or at once if it is lost already. A soft:
 	 * controller that was reset can report GNV_PORT_ERROR again.
 	 */
 	void (*watch)(struct gnv_port *port, gnv_port_lost_fn *lost, void *ctx);

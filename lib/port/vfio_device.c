@@ -92,7 +92,9 @@ static const char *why_of(bool must_release)
 
 /*
  * The kernel's removal waits without limit until the device is closed, and the owner may be asleep. So the device is given back
- * here: registers become a page that reads as "gone", a reset ends DMA, the file is closed.
+ * here: registers become a page that reads as "gone", its bus mastering ends, the file is closed. The removal holds the device's
+ * lock (Linux drivers/base/dd.c, device_release_driver_internal()), so VFIO's resets fail, and closing resets nothing
+ * (drivers/pci/pci.c, pci_dev_trylock()): lost() has stopped the controller.
  */
 static void give_back(struct gnv_port_vfio *pv, gnv_port_lost_fn *lost, void *ctx)
 {

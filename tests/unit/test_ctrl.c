@@ -312,6 +312,52 @@ static void test_says_by_what_force(void **state)
 	}
 }
 
+/*
+ * A controller that is taken away is stopped while it has registers, since its next driver lets it make DMA before it stops it. One
+ * that does not stop is waited for as long as that driver may wait, and one whose registers are gone not at all.
+ */
+static void test_taken_away(void **state)
+{
+	static const struct {
+		enum fake_fault fault;
+		uint32_t cc, csts; /* as it is found; 0: as it was opened */
+		bool server;	   /* its registers are memory that a server has left */
+		uint32_t left;	   /* CC.EN */
+	} cases[] = { { FAKE_WELL, 0, 0, false, 0 },
+		      { FAKE_NEVER_DISABLED, 0, 0, false, 0 },
+		      { FAKE_WELL, GPUNVME_CC_EN, 0, false, 0 }, /* it is being started, in vain */
+		      { FAKE_WELL, ~0u, ~0u, false, GPUNVME_CC_EN },
+		      { FAKE_WELL, 0, 0, true, GPUNVME_CC_EN } };
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct fake *fake = fake_new();
+		struct gpunvme_dev *dev;
+
+		assert_int_equal(fake_open(fake, &dev), 0);
+		dev->nvme.ctrl.ready_ms = dev->nvme.ctrl.disable_ms = UINT32_MAX; /* even in virtual time more than a test has */
+		log_text[0] = 0;
+		dev->nvme.log = (struct gnv_log){ .fn = keep };
+		fake->port.remote = !cases[i].server;
+		fake->fault = cases[i].fault;
+		fake->no_shutdown = true;
+		if (cases[i].cc) {
+			gnv_mmio_write32(fake->bar + GPUNVME_REG_CC, cases[i].cc);
+			gnv_mmio_write32(fake->bar + GPUNVME_REG_CSTS, cases[i].csts);
+		}
+		fake->lost(fake->lost_ctx, GNV_PORT_LOST, "the kernel wants the device back");
+		assert_int_equal(gnv_mmio_read32(fake->bar + GPUNVME_REG_CC) & GPUNVME_CC_EN, cases[i].left);
+		assert_int_equal(!strstr(log_text, "did not stop (CSTS.RDY stays 1) within 10000 ms"),
+				 cases[i].fault != FAKE_NEVER_DISABLED);
+		assert_int_equal(gnv_ctrl_enable(&dev->nvme.ctrl, 0, 0, 2), -ENODEV); /* nor by a thread that resets it */
+		assert_int_equal(gnv_ctrl_shutdown(&dev->nvme.ctrl), -ENODEV);
+		assert_int_equal(gnv_mmio_read32(fake->bar + GPUNVME_REG_CC) & GPUNVME_CC_EN, cases[i].left);
+		fake_hurry(fake, dev);
+		assert_int_equal(gpunvme_dev_close(dev), 0);
+		fake_delete(fake, false);
+	}
+}
+
 static void *say_something(void *log)
 {
 	gnv_log(log, GPUNVME_LOG_INFO, "something");
@@ -863,6 +909,7 @@ int main(void)
 		cmocka_unit_test(test_strings),
 		cmocka_unit_test(test_silent_after_failed_open),
 		cmocka_unit_test(test_log_end), cmocka_unit_test(test_says_by_what_force),
+		cmocka_unit_test(test_taken_away),
 		cmocka_unit_test(test_deadlines),
 		cmocka_unit_test(test_queue_count),
 		cmocka_unit_test(test_namespaces),

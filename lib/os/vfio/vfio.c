@@ -190,7 +190,7 @@ int gnv_vfio_quiesce(const struct gnv_vfio *vfio, enum gnv_vfio_end *end)
 
 	*end = GNV_VFIO_END_RESET;
 	if (vfio->fd < 0 || !gnv_vfio_reset(vfio))
-		return 0; /* released: closing it reset it */
+		return 0; /* released: its bus mastering was ended before */
 	if (config_read(vfio, PCI_COMMAND, &command, sizeof(command)))
 		return -EIO;
 	*end = command == 0xffff ? GNV_VFIO_END_GONE : GNV_VFIO_END_MASTER;
