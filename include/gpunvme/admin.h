@@ -103,6 +103,7 @@ GPUNVME_API int gpunvme_pci_get_path(const char *a, const char *b, struct gpunvm
  * - -EOPNOTSUPP: no IOMMU.
  * - -ENOENT: no such user or group, or a disk is not in /dev.
  * - -EACCES: not root, or not permitted to check all processes.
+ * - -EAGAIN: the nvme driver has not made its nodes yet.
  */
 GPUNVME_API int gpunvme_pci_bind(const char *address, const char *user);
 

@@ -60,12 +60,12 @@ GPUNVME_API int gpunvme_pci_list_v(struct gpunvme_pci_info *to, uint32_t *count,
 
 	if (ret)
 		return ret;
-	while (!gnv_sysfs_nth(GNV_SYSFS, GNV_CLASS_NVME, list.count, &pci)) {
+	while (!(ret = gnv_sysfs_nth(GNV_SYSFS, GNV_CLASS_NVME, list.count, &pci))) {
 		describe(&pci, &info);
 		gnv_list_add(&list, &info, sizeof(info));
 	}
 	*count = list.count;
-	return 0;
+	return gnv_sysfs_absent(ret) ? 0 : gnv_fail(ret, "PCI devices cannot be listed below " GNV_SYSFS ": %s", strerror(-ret));
 }
 
 GPUNVME_API int gpunvme_pci_get_path(const char *a, const char *b, struct gpunvme_pci_path *user)

@@ -12,6 +12,7 @@
 
 #include "os/linux/sys.h"
 #include "util/bits.h"
+#include "util/log.h"
 
 #define LOWEST 0x100000u      /* below it a stray zero or small number would be an address */
 #define ALIGN_MIN (64u << 10) /* so that it fits controllers with large memory pages as well */
@@ -39,14 +40,16 @@ static int kernel_ranges(const struct gnv_space_vfio *sv, struct gnv_range **out
 
 static int exclude_windows(struct gnv_iova *iova)
 {
-	unsigned count = gnv_sysfs_mmio(GNV_SYSFS, NULL, 0), room = count + 16, i;
-	struct gnv_range *range = calloc(room, sizeof(*range));
+	int count = gnv_sysfs_mmio(GNV_SYSFS, NULL, 0), room = (count < 0 ? 0 : count) + 16, i;
+	struct gnv_range *range = calloc((size_t)room, sizeof(*range));
 	int ret = range ? gnv_iova_exclude(iova, 0, LOWEST - 1) : -ENOMEM;
 
 	if (!ret)
 		ret = gnv_iova_exclude(iova, GNV_SPACE_HIGHEST + 1, UINT64_MAX);
-	count = range ? (unsigned)gnv_min(gnv_sysfs_mmio(GNV_SYSFS, range, room), room) : 0;
-	for (i = 0; i < count && !ret; i++)
+	count = range ? gnv_sysfs_mmio(GNV_SYSFS, range, (unsigned)room) : 0;
+	if (!ret && count < 0)
+		ret = gnv_fail(count, "the memory windows of PCI devices cannot be read below /sys: %s", strerror(-count));
+	for (i = 0; i < count && i < room && !ret; i++)
 		ret = gnv_iova_exclude(iova, range[i].start, range[i].last);
 	free(range);
 	return ret;

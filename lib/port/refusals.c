@@ -93,15 +93,18 @@ static int check_driver(const char *sys, const struct gnv_pci *pci)
 static int check_group(const char *sys, const struct gnv_pci *pci)
 {
 	struct gnv_pci other;
+	int ret;
 
 	if (pci->group < 0)
 		return check_iommu(sys, pci);
-	for (unsigned i = 0; !gnv_sysfs_group_member(sys, pci, i, &other); i++)
+	for (unsigned i = 0; !(ret = gnv_sysfs_group_member(sys, pci, i, &other)); i++)
 		if (!gnv_sysfs_tolerated(&other))
 			return gnv_fail(-EPERM,
 					"%s shares IOMMU group %d with %s, which the driver %s uses. Unbind that device, or put the "
 					"drive into another slot",
 					pci->bdf, pci->group, other.bdf, other.driver);
+	if (ret != -ENOENT)
+		return gnv_fail(ret, "%s: the devices of IOMMU group %d cannot be listed: %s", pci->bdf, pci->group, strerror(-ret));
 	return 0;
 }
 

@@ -23,6 +23,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "machine/gpu_list.h"
@@ -43,6 +44,8 @@
 #define A_USER 3      /* up to here what is asked has names in its sentences that users chose; others have the kernel's */
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+int __real_clock_gettime(clockid_t clock, struct timespec *now);
+int __wrap_clock_gettime(clockid_t clock, struct timespec *now);
 int __real_open(const char *path, int flags, ...);
 int __wrap_open(const char *path, int flags, ...);
 ssize_t __real_read(int fd, void *to, size_t len);
@@ -154,6 +157,16 @@ static void next_name(char *to)
 }
 
 /* ---- The calls ---- */
+
+/* Nothing waits for long. */
+int __wrap_clock_gettime(clockid_t clock, struct timespec *now)
+{
+	static time_t passed;
+	const int ret = __real_clock_gettime(clock, now);
+
+	now->tv_sec += ++passed;
+	return ret;
+}
 
 int __wrap_open(const char *path, int flags, ...)
 {
@@ -326,7 +339,7 @@ static void check_text(const char *text, size_t size)
 
 static void check_users(int ret, const char *text)
 {
-	check(ret == 0 || ret == -EBUSY || ret == -ENOMEM);
+	check(ret <= 0); /* any errno of looking */
 	check_text(text, GNV_USERS_TEXT);
 	check(ret != -EBUSY || strstr(text, ". ")); /* before the remedy */
 }

@@ -2,6 +2,7 @@
 /* What an image or a block device is made of: which others may write to it, and what becomes of blocks that are deallocated. */
 #include <errno.h>
 #include <fcntl.h>
+#include <grp.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,6 +10,7 @@
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -190,6 +192,56 @@ static void loop_device_of_a_device(void **state)
 	assert_int_equal(open(lower, O_RDONLY | O_EXCL | O_CLOEXEC), -1);
 	assert_int_equal(errno, EBUSY);
 	rawhost_close(&host);
+	close(above);
+	close(loop);
+}
+
+static void count_unheld(void *ctx, enum gpunvme_log_level level, const char *text)
+{
+	if (level == GPUNVME_LOG_WARN && strstr(text, "shares its data could not be held"))
+		++*(unsigned *)ctx;
+}
+
+/* Return: the errno of opening it, 0, or 200 and the number of warnings. */
+static int open_as_nobody(const char *path, bool read_only)
+{
+	unsigned n = 0;
+	const struct gnv_log log = { .fn = count_unheld, .ctx = &n };
+	pid_t child = fork();
+	int status, ret;
+
+	if (!child) {
+		if (setgroups(0, NULL) || setgid(65534) || setuid(65534))
+			_exit(199);
+		ret = open_soft(path, read_only, &log);
+		_exit(ret ? -ret : n ? (int)(200 + n) : 0);
+	}
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_true(WIFEXITED(status));
+	return WEXITSTATUS(status);
+}
+
+/* A user may open the upper device only, so whether the lower one is in use is not known. */
+static void loop_device_of_a_device_out_of_reach(void **state)
+{
+	char lower[32], path[32];
+	struct stat one, two;
+	int loop, above;
+
+	(void)state;
+	if (getuid())
+		SKIP("not root");
+	loop = make_loop(lower, sizeof(lower), NULL);
+	if (loop < 0)
+		SKIP("no loop devices");
+	above = make_loop(path, sizeof(path), lower);
+	assert_true(above >= 0);
+	assert_true(!stat(lower, &one) && !stat(path, &two) && !chmod(lower, 0600) && !chmod(path, 0666));
+	assert_int_equal(open_as_nobody(path, false), EACCES);
+	assert_int_equal(open_as_nobody(path, true), 201);
+	assert_int_equal(chmod(lower, 0604), 0);
+	assert_int_equal(open_as_nobody(path, false), 201); /* a lock on its image, which has no name, would not be seen */
+	assert_true(!chmod(lower, one.st_mode & 07777) && !chmod(path, two.st_mode & 07777));
 	close(above);
 	close(loop);
 }
@@ -416,6 +468,7 @@ int main(void)
 		TEST(loop_device_of_a_locked_image_is_refused),
 		TEST(readers_share_an_image_through_a_loop_device),
 		TEST(loop_device_of_a_device),
+		TEST(loop_device_of_a_device_out_of_reach),
 		TEST(lock_on_an_overlay_is_said_to_be_none),
 		TEST(opening_keeps_the_time_of_an_image),
 		TEST(opening_keeps_what_others_append),

@@ -275,8 +275,8 @@ static int play_ranges(const struct gnv_vfio_as *as, struct gnv_range *range, un
 }
 
 /* No device of this machine is in the way. */
-unsigned __wrap_gnv_sysfs_mmio(const char *sys, struct gnv_range *range, unsigned room);
-unsigned __wrap_gnv_sysfs_mmio(const char *sys, struct gnv_range *range, unsigned room)
+int __wrap_gnv_sysfs_mmio(const char *sys, struct gnv_range *range, unsigned room);
+int __wrap_gnv_sysfs_mmio(const char *sys, struct gnv_range *range, unsigned room)
 {
 	(void)sys, (void)range, (void)room;
 	return 0;

@@ -32,6 +32,8 @@ int __wrap_open(const char *path, int flags, ...);
 int __wrap___open_2(const char *path, int flags);
 DIR *__real_opendir(const char *path);
 DIR *__wrap_opendir(const char *path);
+FILE *__real_fopen(const char *path, const char *mode);
+FILE *__wrap_fopen(const char *path, const char *mode);
 int __real_fstat(int fd, struct stat *st);
 int __wrap_fstat(int fd, struct stat *st);
 int __real_statx(int dir, const char *path, int flags, unsigned mask, struct statx *st);
@@ -40,11 +42,39 @@ int __real_ioctl(int fd, unsigned long request, ...);
 int __wrap_ioctl(int fd, unsigned long request, ...);
 
 static unsigned listings; /* of folders */
+static bool slow;	  /* each takes a second */
+static void (*on_listing)(void);
+
+/* A look fails for want of something: the n-th one at sysfs, or all with this in their path. */
+static struct {
+	int error;
+	unsigned at, looks;
+	const char *part;
+	char path[PATH_MAX];
+} scarce;
+
+static bool lacks(const char *path)
+{
+	if (!scarce.error || strncmp(path, root, strlen(root)) != 0 || strstr(path, "/mountinfo"))
+		return false; /* mounts are looked for only to name them: the kernel holds their disks */
+	if (scarce.part ? !strstr(path, scarce.part) : strstr(path, "/proc") || ++scarce.looks != scarce.at)
+		return false;
+	snprintf(scarce.path, sizeof(scarce.path), "%s", path);
+	errno = scarce.error;
+	return true;
+}
 
 DIR *__wrap_opendir(const char *path)
 {
 	listings++;
-	return __real_opendir(path);
+	if (on_listing)
+		on_listing();
+	return lacks(path) ? NULL : __real_opendir(path);
+}
+
+FILE *__wrap_fopen(const char *path, const char *mode)
+{
+	return mode[0] == 'r' && lacks(path) ? NULL : __real_fopen(path, mode);
 }
 
 static char proc[64];
@@ -673,6 +703,7 @@ int __wrap_fstat(int fd, struct stat *st)
 /* The file of a loop device, and what gets its name once it has been looked at. */
 static struct {
 	bool on, block, busy; /* it is a block device; and in use */
+	bool denied;	      /* this user may not open it */
 	bool no_proc;
 	char name[PATH_MAX], other[PATH_MAX];
 	ino_t ino, other_ino;
@@ -710,6 +741,10 @@ static int open_exchanged(const char *path, int flags)
 		errno = EBUSY;
 		return -1;
 	}
+	if (exchange.denied && flags & O_EXCL) {
+		errno = EACCES;
+		return -1;
+	}
 	fd = __real_open(path, flags);
 	if (fd < 0 || __real_fstat(fd, &st))
 		return fd;
@@ -725,6 +760,8 @@ int __wrap_open(const char *path, int flags, ...)
 	const bool own = disk.own && !strcmp(path, "/dev/nvme0n1");
 	int *fd = own ? &disk.own_fd : &disk.fd;
 
+	if (lacks(path))
+		return -1;
 	if (!strncmp(path, "/dev/loop", 9))
 		return open_loop(path, flags);
 	if (exchange.on)
@@ -751,7 +788,7 @@ int __wrap_clock_gettime(clockid_t clock, struct timespec *now)
 {
 	int ret = __real_clock_gettime(clock, now);
 
-	now->tv_sec += disk.opens / 4;
+	now->tv_sec += disk.opens / 4 + slow * listings;
 	return ret;
 }
 
@@ -912,14 +949,19 @@ static void begin_exchange(bool block)
 	exchange.on = true;
 }
 
-static int hold_loop(char text[GNV_USERS_TEXT])
+static int hold_loop_for(bool writer, char text[GNV_USERS_TEXT])
 {
 	unsigned unseen;
-	int ret = gnv_users_hold_others(root, proc, makedev(7, 0), true, text, &unseen, &held);
+	int ret = gnv_users_hold_others(root, proc, makedev(7, 0), writer, text, &unseen, &held);
 
 	exchange.on = false;
 	memset(&loop, 0, sizeof(loop));
 	return ret;
+}
+
+static int hold_loop(char text[GNV_USERS_TEXT])
+{
+	return hold_loop_for(true, text);
 }
 
 /* Another file gets the name after that was compared: what is opened as root is the file that was compared. */
@@ -965,6 +1007,293 @@ static void test_lower_without_proc(void **state)
 		assert_int_equal(hold_loop(text), -EBUSY);
 		assert_non_null(strstr(text, "Mount /proc"));
 	}
+}
+
+/* What is below a loop device and cannot be held is not written to. A reader gets a text. */
+static void deny(void)
+{
+	exchange.denied = true;
+}
+
+static void rename_it(void)
+{
+	assert_int_equal(rename(exchange.name, exchange.other), 0);
+}
+
+static void deny_node(void)
+{
+	loop.error = EACCES;
+}
+
+static void test_lower_not_held(void **state)
+{
+	static const struct {
+		void (*begin)(void);
+		int ret;
+		const char *cause, *remedy;
+	} cases[] = {
+		{ deny, -EACCES, "(Permission denied). ", "Run as root" },
+		{ rename_it, -EBUSY, "(No such file or directory). ", "Run this with a complete /dev" },
+		{ deny_node, -EACCES, "(Permission denied). ", "Run as root" },
+	};
+	char text[GNV_USERS_TEXT];
+
+	for (unsigned i = 0; i < 6; i++) {
+		tree_remove(state);
+		make(state);
+		begin_exchange(true);
+		cases[i / 2].begin();
+		assert_int_equal(hold_loop_for(i % 2 == 0, text), i % 2 ? 0 : cases[i / 2].ret);
+		if (strncmp(text, "/dev/loop0 is made of /tmp/", 27) || !strstr(text, ": whether that is in use is unknown (") ||
+		    !strstr(text, cases[i / 2].cause) || !strstr(text, cases[i / 2].remedy))
+			fail_msg("case %u: '%s'", i, text);
+		assert_true((strstr(text, ", or open it read-only") != NULL) == (i % 2 == 0));
+		if (i % 2)
+			gnv_users_release(held);
+	}
+}
+
+/* It has been detached meanwhile. */
+static void test_lower_gone(void **state)
+{
+	char text[GNV_USERS_TEXT];
+
+	(void)state;
+	begin_exchange(true);
+	loop.none = true;
+	assert_int_equal(hold_loop(text), 0);
+	assert_string_equal(text, "");
+	gnv_users_release(held);
+}
+
+/* The image of a loop device has another name, and one process cannot be checked for a lock of it. */
+static void test_lower_perhaps_locked(void **state)
+{
+	char text[GNV_USERS_TEXT];
+
+	(void)state;
+	begin_exchange(false);
+	rename_it();
+	scarce.error = EACCES;
+	scarce.part = "/4712/fd";
+	assert_int_equal(hold_loop(text), 0);
+	memset(&scarce, 0, sizeof(scarce));
+	assert_non_null(strstr(text, ": whether that is locked is unknown. Run as root to check all processes"));
+	gnv_users_release(held);
+}
+
+/* ---- What cannot be looked at is not free ---- */
+
+/* There is no /proc, or an empty folder. */
+static void test_no_proc(void **state)
+{
+	char text[GNV_USERS_TEXT];
+	unsigned unseen;
+
+	(void)state;
+	put_own_block();
+	put_path("S1\n", "nqn.one\n", "0123\n");
+	disk.own = true;
+	disk.number = makedev(259, 9);
+	for (unsigned empty = 0; empty < 2; empty++) {
+		snprintf(proc, sizeof(proc), "%s/none", root);
+		if (empty)
+			assert_int_equal(mkdir(proc, 0755), 0);
+		hold(-EBUSY, "Mount it");
+		assert_int_equal(gnv_users_find(root, proc, &drive, text, &unseen), -EBUSY);
+		assert_int_equal(unseen, 1);
+		assert_int_equal(gnv_users_hold_others(root, proc, makedev(259, 0), true, text, &unseen, &held), -EBUSY);
+		assert_non_null(strstr(text, "/none the users of /dev/nvme0n1 are unknown. Mount it"));
+		assert_int_equal(gnv_users_hold_block(root, proc, makedev(259, 0), true, text, &unseen, &held), -EBUSY);
+		assert_int_equal(gnv_users_of_block(root, proc, makedev(259, 0), true, text, &unseen), -EBUSY);
+		assert_int_equal(hold_path(text), -EBUSY);
+		assert_int_equal(gnv_users_hold_others(root, proc, makedev(259, 0), false, text, &unseen, &held), 0); /* reads only */
+		gnv_users_release(held);
+	}
+	disk.own = false;
+}
+
+/* A lock on the image below a loop device is looked for in /proc alone, once it has another name. */
+static void test_lower_no_proc(void **state)
+{
+	char text[GNV_USERS_TEXT];
+
+	(void)state;
+	begin_exchange(false);
+	rename_it();
+	snprintf(proc, sizeof(proc), "%s/none", root);
+	assert_int_equal(hold_loop_for(false, text), -EBUSY);
+	assert_non_null(strstr(text, "Mount /proc"));
+}
+
+static void test_no_sysfs(void **state)
+{
+	char text[GNV_USERS_TEXT], none[128];
+	unsigned unseen;
+
+	(void)state;
+	snprintf(none, sizeof(none), "%s/none", root);
+	assert_int_equal(gnv_users_hold_others(none, proc, makedev(7, 0), true, text, &unseen, &held), -EACCES);
+	assert_non_null(strstr(text, "/none the users of block device 7:0 are unknown. Mount it"));
+	assert_string_equal(gpunvme_errmsg(), text);
+	assert_int_equal(gnv_users_hold_block(none, proc, makedev(7, 0), false, text, &unseen, &held), -EACCES);
+	assert_int_equal(gnv_users_of_block(none, proc, makedev(7, 0), true, text, &unseen), -EACCES);
+	assert_int_equal(gnv_users_hold_others(none, proc, makedev(7, 0), false, text, &unseen, &held), 0); /* reads only */
+	assert_non_null(strstr(text, "are unknown. Mount it"));
+	assert_int_equal(unseen, 0);
+	gnv_users_release(held);
+}
+
+static int try_hold(void)
+{
+	int ret = gnv_users_hold(root, proc, &drive, &held);
+
+	if (!ret)
+		gnv_users_release(held);
+	return ret;
+}
+
+static int try_find(void)
+{
+	char text[GNV_USERS_TEXT];
+	unsigned unseen;
+	int ret = gnv_users_find(root, proc, &drive, text, &unseen);
+
+	return ret ? ret : (int)unseen;
+}
+
+static int try_others(void)
+{
+	char text[GNV_USERS_TEXT];
+	unsigned unseen;
+	int ret = gnv_users_hold_others(root, proc, makedev(259, 0), true, text, &unseen, &held);
+
+	if (!ret)
+		gnv_users_release(held);
+	return ret || !text[0] ? ret ? ret : (int)unseen : -ENOTEMPTY;
+}
+
+static int try_path(void)
+{
+	char text[GNV_USERS_TEXT];
+	int ret = hold_path(text);
+
+	if (!ret)
+		gnv_users_release(held);
+	return ret || !text[0] ? ret : -ENOTEMPTY;
+}
+
+/* Where it is not known that a node is a partition, it is held as a disk is. */
+static bool is_harmless(void)
+{
+	const char *end = strstr(scarce.path, "/partition");
+
+	return strstr(scarce.path, "/dev/block/") && end && !end[strlen("/partition")];
+}
+
+/* Each look in turn fails for want of a descriptor, or of memory. */
+static void sweep(int (*try)(void), const char *name)
+{
+	static const int errors[] = { EMFILE, ENFILE, ENOMEM };
+	int ret;
+
+	for (unsigned at = 1, reached = 1; reached; at++) {
+		scarce.error = errors[at % 3];
+		scarce.at = at;
+		scarce.looks = 0;
+		ret = try();
+		reached = scarce.looks >= at;
+		scarce.error = 0;
+		if (reached == (ret == 0) && !(reached && is_harmless()))
+			fail_msg("%s: %d after look %u of %u failed, at %s", name, ret, at, scarce.looks, scarce.path);
+		assert_true(reached || at > 20);
+	}
+}
+
+static void test_scarce_looks(void **state)
+{
+	(void)state;
+	put_own_block();
+	put_path("S1\n", "nqn.one\n", "0123\n");
+	put_generic(OTHER, "ng1n5", "1:8\n");
+	put("", "proc/self/mountinfo");
+	put("0\n", HANDED "/enable");
+	put("1\n", WHOLE "/enable");
+	put("/dev/nvme7\n", WHOLE "/device_path");
+	put("/dev/zero\n", "class/block/loop0/loop/backing_file");
+	disk.own = true;
+	disk.number = makedev(259, 9);
+	sweep(try_hold, "hold");
+	sweep(try_find, "find");
+	disk.own = false;
+	disk.own_fd = -1;
+	sweep(try_others, "others");
+	disk.own = true;
+	scarce.error = EIO;
+	scarce.part = "/proc";
+	hold(-EACCES, "1 processes could not be checked");
+	assert_int_equal(try_find(), 1);
+	disk.own = false;
+	disk.own_fd = -1;
+	assert_int_equal(try_others(), 1);
+	memset(&scarce, 0, sizeof(scarce));
+}
+
+/* Nor is what is below a loop device. */
+static void test_scarce_lower(void **state)
+{
+	static const char *const parts[] = { "/dev/block/7:0/partition", "/dev/block/7:0/loop/backing_file", "/dev/block/7:0/slaves",
+					     "/dev/block/259:9/slaves" };
+	char text[GNV_USERS_TEXT];
+
+	for (unsigned i = 0; i < 4; i++) {
+		tree_remove(state);
+		make(state);
+		begin_exchange(true);
+		scarce.part = parts[i];
+		scarce.error = EMFILE;
+		assert_int_equal(hold_loop(text), -EMFILE);
+		memset(&scarce, 0, sizeof(scarce));
+		assert_non_null(strstr(text, "so their users are unknown: Too many open files"));
+	}
+}
+
+static void test_scarce_path(void **state)
+{
+	(void)state;
+	put_path("S1\n", "nqn.one\n", "");
+	put("", "proc/self/mountinfo");
+	disk.number = makedev(259, 9);
+	sweep(try_path, "path");
+}
+
+static void appear(void)
+{
+	if (listings == 5)
+		put_generic(OWN, "ng0n1", "1:3\n");
+}
+
+/* The nvme driver has it, and has made nothing of it yet: what will be mounted is not known. Without namespaces it is free. */
+static void test_no_nodes_yet(void **state)
+{
+	char command[128], text[GNV_USERS_TEXT];
+
+	(void)state;
+	snprintf(command, sizeof(command), "rm -r %s/bus/pci/devices/0000:01:00.0/nvme %s/class", root, root);
+	assert_int_equal(system(command), 0);
+	assert_int_equal(gnv_users_find(root, proc, &drive, text, NULL), -EAGAIN);
+	assert_string_equal(text, "");
+	assert_int_equal(gnv_users_check(root, proc, &drive), -EAGAIN);
+	assert_non_null(strstr(gpunvme_errmsg(), "0000:01:00.0: the driver nvme has not made its nodes yet"));
+	slow = true;
+	listings = 0;
+	hold(-EAGAIN, "Try again");
+	assert_in_range(listings, 10, 14);
+	on_listing = appear;
+	listings = 0;
+	hold(0, "");
+	on_listing = NULL;
+	slow = false;
 }
 
 /* Namespaces that Linux makes no block device of are free when nobody has their other nodes open. */
@@ -1042,6 +1371,16 @@ int main(void)
 		TEST(test_exchanged_name),
 		TEST(test_found_is_not_opened),
 		TEST(test_lower_without_proc),
+		TEST(test_lower_not_held),
+		TEST(test_lower_gone),
+		TEST(test_lower_perhaps_locked),
+		TEST(test_no_proc),
+		TEST(test_lower_no_proc),
+		TEST(test_no_sysfs),
+		TEST(test_scarce_looks),
+		TEST(test_scarce_lower),
+		TEST(test_scarce_path),
+		TEST(test_no_nodes_yet),
 		TEST(test_without_block_node),
 		TEST(test_no_node_in_dev),
 		TEST(test_unseen),

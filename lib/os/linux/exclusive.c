@@ -19,52 +19,6 @@ struct gnv_hold {
 	struct gnv_deadline dying; /* of all disks together */
 };
 
-static void close_quietly(int fd)
-{
-	const int saved = errno;
-
-	close(fd);
-	errno = saved;
-}
-
-/*
- * A file system may respond late (NFS, FUSE), and fork() must not wait for that. So a file is opened without the lock, and
- * once more, by its descriptor, with it. A file that was opened exclusively cannot be opened twice.
- */
-static int open_once(const char *path, int flags)
-{
-	const int first = flags & O_EXCL ? -1 : open(path, flags);
-	char again[48];
-	int fd;
-
-	if (first < 0 && !(flags & O_EXCL))
-		return first;
-	gnv_fork_begin();
-	gnv_fork_keep(first); /* a child that was waited for must not have it either */
-	snprintf(again, sizeof(again), GNV_PROC "/self/fd/%d", first);
-	gnv_fork_begin();
-	fd = open(first < 0 ? path : again, flags);
-	if (fd < 0 && first >= 0) /* there is no /proc */
-		fd = open(path, flags);
-	gnv_fork_keep(fd);
-	if (first >= 0) {
-		gnv_fork_forget(first);
-		gnv_fork_keep(-1);
-		close_quietly(first); /* without the lock: it may take long, too */
-	}
-	return fd;
-}
-
-int gnv_hold_open(const char *path, int flags, struct gnv_deadline *dying)
-{
-	int fd;
-
-	do /* a FIFO that was put in the place of an image must not hang us */
-		fd = open_once(path, flags | O_CLOEXEC | O_NONBLOCK);
-	while (fd < 0 && errno == EBUSY && gnv_deadline_poll_again(dying));
-	return fd;
-}
-
 /* Read-only: a disk that refuses writes can be in use all the same. */
 static int open_exclusively(struct gnv_hold *hold, const char *path)
 {
@@ -140,7 +94,7 @@ static int hold_all(const struct gnv_nodes *nodes, const char *proc, const struc
 	if (!ret)
 		ret = is_opened(nodes, proc, hold, text, NULL);
 	if (ret)
-		return gnv_fail(ret, "%s is in use: %s", pci->bdf, text);
+		return gnv_fail(ret, ret == -EBUSY ? "%s is in use: %s" : "%s: %s", pci->bdf, text);
 	for (unsigned i = 0; i < nodes->count && !ret; i++)
 		if (is_disk(nodes, &nodes->node[i]))
 			ret = hold_node(pci, &nodes->node[i], hold);
@@ -167,10 +121,14 @@ static int make_hold(const struct gnv_nodes *nodes, struct gnv_hold **out)
 
 int gnv_users_hold(const char *sys, const char *proc, const struct gnv_pci *pci, struct gnv_hold **out)
 {
+	struct gnv_deadline starting = gnv_deadline_in(GNV_DYING_MS);
 	struct gnv_nodes nodes = { .sys = sys };
 	struct gnv_hold *hold = NULL;
-	int ret = gnv_drive_nodes(&nodes, pci);
+	int ret;
 
+	do
+		ret = gnv_drive_nodes(&nodes, pci);
+	while (ret == -EAGAIN && gnv_deadline_poll_again(&starting));
 	if (!ret)
 		ret = make_hold(&nodes, &hold);
 	if (!ret)
@@ -263,56 +221,81 @@ struct lowers {
 	char *text;
 };
 
-/* It is held by a process that has it open, which is named at once, or perhaps by one that is ending. */
+/* What is not known to be free is not written to. A reader has it as text. */
+static int not_held(const struct lowers *l, const struct gnv_lower *lower, int err)
+{
+	const bool may_not = err == EACCES || err == EPERM;
+	char how[GNV_USERS_TEXT];
+
+	gnv_users_say(how, "whether that is in use is unknown (%s). %s%s", strerror(err),
+		      may_not ? "Run as root" : "Run this with a complete /dev", l->writer ? ", or open it read-only" : "");
+	gnv_users_say_lower(lower, how, l->text);
+	if (!l->writer)
+		return 0;
+	if (may_not)
+		return -EACCES;
+	return err == ENOENT ? -EBUSY : -err;
+}
+
+static int open_failed_below(const struct lowers *l, const struct gnv_lower *lower, int err)
+{
+	if (err == ENOENT)
+		return gnv_users_no_proc(lower, l->text);
+	if (err == EBUSY)
+		return gnv_users_say_lower(lower, "it is mounted or open exclusively. Stop its user first", l->text);
+	return not_held(l, lower, err);
+}
+
+/* It is held by a process that has it open, which is named at once, or perhaps by one that is ending. It stays held. */
 static int open_lower(const struct lowers *l, const struct gnv_lower *lower, const struct gnv_lower_found *found)
 {
 	const struct gnv_openers_query query = { &lower->what, 1, &found->fd, 1, GNV_OPENERS_ANY };
-	int fd = open_once(found->path, O_RDONLY | O_EXCL | O_CLOEXEC | O_NONBLOCK);
+	struct gnv_deadline at_once = { .over = true };
+	int fd = gnv_hold_open(found->path, O_RDONLY | O_EXCL, &at_once);
 	struct gnv_opener who;
 	char how[GNV_USERS_TEXT];
 
-	if (fd < 0 && errno == ENOENT)
-		return gnv_users_no_proc(lower, l->text);
-	if (fd >= 0 || errno != EBUSY)
-		return fd;
-	if (!gnv_openers_find(l->proc, &query, &who, NULL)) {
-		fd = open_exclusively(l->hold, found->path);
-		if (fd >= 0 || errno != EBUSY)
-			return fd;
-		return gnv_users_say_lower(lower, "it is mounted or open exclusively. Stop its user first", l->text);
+	if (fd < 0 && errno == EBUSY) {
+		if (!gnv_openers_find(l->proc, &query, &who, NULL)) {
+			fd = open_exclusively(l->hold, found->path);
+		} else {
+			gnv_users_say(how, "process %d (%s) has it open. End it, or let it close the file", who.pid, who.command);
+			return gnv_users_say_lower(lower, how, l->text);
+		}
 	}
-	gnv_users_say(how, "process %d (%s) has it open. End it, or let it close the file", who.pid, who.command);
-	return gnv_users_say_lower(lower, how, l->text);
+	if (fd < 0)
+		return open_failed_below(l, lower, errno);
+	l->hold->fd[l->hold->count++] = fd;
+	return 0;
 }
 
-/* It stays held: the loop device does not keep others from mounting it. */
-static int hold_device(const struct lowers *l, const struct gnv_lower *lower, const struct gnv_lower_found *found)
+/* The loop device does not keep others from mounting the device below it. */
+static int hold_device(const struct lowers *l, const struct gnv_lower *lower)
 {
 	int *more = realloc(l->hold->fd, (l->hold->count + 1) * sizeof(*more));
-	int fd;
+	struct gnv_lower_found found;
+	int ret;
 
 	if (!more)
 		return gnv_fail(-ENOMEM, "out of memory");
 	l->hold->fd = more;
-	fd = open_lower(l, lower, found);
-	if (fd >= 0)
-		more[l->hold->count++] = fd;
-	return fd == -EBUSY ? fd : 0;
+	ret = gnv_lower_find(lower, &found);
+	if (ret)
+		return not_held(l, lower, -ret);
+	ret = open_lower(l, lower, &found);
+	gnv_lower_drop(&found);
+	return ret;
 }
 
 static int hold_lower(void *ctx, const struct gnv_lower *lower)
 {
 	const struct lowers *l = ctx;
-	struct gnv_lower_found found;
-	int ret;
 
-	if (lower->what.kind != GNV_OPENED_BLOCK)
-		return gnv_users_of_lower(l->sys, l->proc, lower, l->writer, &l->hold->dying, l->text);
-	if (!gnv_lower_find(lower, &found))
-		return 0;
-	ret = hold_device(l, lower, &found);
-	gnv_lower_drop(&found);
-	return ret;
+	if (lower->err)
+		return not_held(l, lower, lower->err);
+	if (lower->what.kind == GNV_OPENED_BLOCK)
+		return hold_device(l, lower);
+	return gnv_users_of_lower(l->sys, l->proc, lower, l->writer, &l->hold->dying, l->text);
 }
 
 static int hold_block(const char *sys, const char *proc, uint64_t dev, bool itself, bool writers, char text[GNV_USERS_TEXT],
@@ -323,6 +306,7 @@ static int hold_block(const char *sys, const char *proc, uint64_t dev, bool itse
 	int ret = gnv_drive_block_nodes(&nodes, dev);
 
 	text[0] = 0;
+	*unseen = 0;
 	if (!ret)
 		ret = make_hold(&nodes, &hold);
 	if (!ret)
@@ -334,6 +318,8 @@ static int hold_block(const char *sys, const char *proc, uint64_t dev, bool itse
 	if (!ret)
 		ret = gnv_lower_each(sys, dev, hold_lower, &(struct lowers){ sys, proc, writers, hold, text });
 	free(nodes.node);
+	if (ret && !text[0])
+		snprintf(text, GNV_USERS_TEXT, "%s", gpunvme_errmsg());
 	if (ret)
 		gnv_users_release(hold);
 	else
@@ -350,7 +336,10 @@ int gnv_users_hold_block(const char *sys, const char *proc, uint64_t dev, bool w
 int gnv_users_hold_others(const char *sys, const char *proc, uint64_t dev, bool writers, char text[GNV_USERS_TEXT],
 			  unsigned *unseen, struct gnv_hold **out)
 {
-	return hold_block(sys, proc, dev, false, writers, text, unseen, out);
+	const struct gnv_nodes none = { .sys = sys };
+	int ret = hold_block(sys, proc, dev, false, writers, text, unseen, out);
+
+	return ret == -EACCES && !writers ? make_hold(&none, out) : ret;
 }
 
 /* ---- A drive that the nvme driver does not have ---- */

@@ -24,7 +24,8 @@ int gnv_hold_open(const char *path, int flags, struct gnv_deadline *dying);
 /*
  * gnv_users_hold() - make sure that a drive has no user, and can get none by a mount or another exclusive open
  * Opens every disk of it exclusively, then searches for other openers. Strict: it fails if a process cannot be checked.
- * Return: 0; -EBUSY, -EACCES, -ENOENT a disk has no node in /dev, -ENOMEM; gnv_fail() has the message.
+ * Return: 0; -EBUSY, -EACCES, -ENOENT a disk has no node in /dev; errors of gnv_drive_nodes(), after a while if that is -EAGAIN.
+ * gnv_fail() has the message.
  */
 int gnv_users_hold(const char *sys, const char *proc, const struct gnv_pci *pci, struct gnv_hold **hold);
 void gnv_users_release(struct gnv_hold *hold);
@@ -40,6 +41,7 @@ int gnv_users_hold_block(const char *sys, const char *proc, uint64_t dev, bool w
 /*
  * gnv_users_hold_others() - the same without the block device itself, which the caller opens exclusively, and the others only where
  * this user may open them
+ * It also holds devices below loop devices. To a writer, one that cannot be held counts as used, and so do all without sysfs.
  * @text: with 0: one that could not be held, and why, or ""
  */
 int gnv_users_hold_others(const char *sys, const char *proc, uint64_t dev, bool writers, char text[GNV_USERS_TEXT],

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "os/linux/lower.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
@@ -12,10 +13,11 @@
 #include "os/linux/fork.h"
 #include "os/linux/loop.h"
 #include "os/linux/sysfs.h"
+#include "util/log.h"
 
 #define PATH_BYTES 512
 #define NAME_BYTES 64
-#define DEPTH 4u /* encryption over a volume over a RAID over loop devices */
+#define DEPTH 12u /* encryption over a volume over a pool over a RAID over loop devices has 5 */
 
 struct walk {
 	const char *sys;
@@ -41,24 +43,33 @@ static bool find_name(const char *path, bool above, char name[NAME_BYTES])
 	return true;
 }
 
-static bool is_partition(const char *folder)
+static int unreadable(int err)
+{
+	return gnv_fail(err, "the parts of a block device cannot be read, so their users are unknown: %s", strerror(-err));
+}
+
+/* Return: 1, 0, a negative errno. */
+static int is_partition(const char *folder)
 {
 	char path[PATH_BYTES], text[8];
 
 	snprintf(path, sizeof(path), "%.400s/partition", folder);
-	return !gnv_sysfs_read(path, text, sizeof(text));
+	return gnv_sysfs_has(path, text, sizeof(text));
 }
 
+/* Return: 1; 0 it has gone; a negative errno. */
 static int number_of(const char *sys, const char *name, uint64_t *dev)
 {
 	char path[PATH_BYTES], text[32];
 	unsigned a, b;
+	int ret;
 
 	snprintf(path, sizeof(path), "%.300s/class/block/%.60s/dev", sys, name);
-	if (gnv_sysfs_read(path, text, sizeof(text)) || sscanf(text, "%u:%u", &a, &b) != 2)
-		return -1;
+	ret = gnv_sysfs_has(path, text, sizeof(text));
+	if (ret <= 0 || sscanf(text, "%u:%u", &a, &b) != 2)
+		return ret < 0 ? ret : 0;
 	*dev = makedev(a, b);
-	return 0;
+	return 1;
 }
 
 static int visit(const struct walk *walk, uint64_t dev, unsigned depth);
@@ -66,19 +77,22 @@ static int visit(const struct walk *walk, uint64_t dev, unsigned depth);
 static int visit_name(const struct walk *walk, const char *name, unsigned depth)
 {
 	uint64_t dev;
+	const int ret = number_of(walk->sys, name, &dev);
 
-	return depth && !number_of(walk->sys, name, &dev) ? visit(walk, dev, depth - 1) : 0;
+	if (ret < 0)
+		return unreadable(ret);
+	return ret ? visit(walk, dev, depth + 1) : 0;
 }
 
 static int visit_slaves(const struct walk *walk, const char *folder, unsigned depth)
 {
 	char path[PATH_BYTES], name[NAME_BYTES];
-	int ret = 0;
+	int ret = 0, end = 0;
 
 	snprintf(path, sizeof(path), "%.400s/slaves", folder);
-	for (unsigned i = 0; !ret && !gnv_sysfs_entry(path, "", i, name, sizeof(name)); i++)
+	for (unsigned i = 0; !ret && !(end = gnv_sysfs_entry(path, "", i, name, sizeof(name))); i++)
 		ret = visit_name(walk, name, depth);
-	return ret;
+	return gnv_sysfs_absent(end) ? ret : unreadable(end);
 }
 
 static int visit_loop(const struct walk *walk, const char *folder, unsigned depth)
@@ -88,12 +102,18 @@ static int visit_loop(const struct walk *walk, const char *folder, unsigned dept
 	int ret;
 
 	snprintf(path, sizeof(path), "%.400s/loop/backing_file", folder);
-	if (!gnv_loop_read_file(path, file) || !find_name(folder, false, name) || !gnv_loop_identity(name, &lower.what))
+	ret = gnv_loop_read_file(path, file);
+	if (ret < 0)
+		return unreadable(ret);
+	if (!ret || !find_name(folder, false, name))
+		return 0;
+	lower.err = -gnv_loop_identity(name, &lower.what);
+	if (lower.err == ENXIO) /* it has been detached */
 		return 0;
 	ret = walk->each(walk->ctx, &lower);
-	if (ret || lower.what.kind != GNV_OPENED_BLOCK || !depth)
+	if (ret || lower.err || lower.what.kind != GNV_OPENED_BLOCK)
 		return ret;
-	return visit(walk, lower.what.dev, depth - 1);
+	return visit(walk, lower.what.dev, depth + 1);
 }
 
 static int visit(const struct walk *walk, uint64_t dev, unsigned depth)
@@ -101,8 +121,13 @@ static int visit(const struct walk *walk, uint64_t dev, unsigned depth)
 	char folder[PATH_BYTES], name[NAME_BYTES];
 	int ret;
 
+	if (depth > DEPTH)
+		return unreadable(-ELOOP);
 	snprintf(folder, sizeof(folder), "%.300s/dev/block/%u:%u", walk->sys, major(dev), minor(dev));
-	if (is_partition(folder))
+	ret = is_partition(folder);
+	if (ret < 0)
+		return unreadable(ret);
+	if (ret)
 		return find_name(folder, true, name) ? visit_name(walk, name, depth) : 0;
 	ret = visit_loop(walk, folder, depth);
 	if (ret)
@@ -114,7 +139,7 @@ int gnv_lower_each(const char *sys, uint64_t dev, int (*each)(void *ctx, const s
 {
 	const struct walk walk = { sys, each, ctx };
 
-	return visit(&walk, dev, DEPTH);
+	return visit(&walk, dev, 0);
 }
 
 static bool is_lower(const struct gnv_lower *lower, int fd)
@@ -125,18 +150,18 @@ static bool is_lower(const struct gnv_lower *lower, int fd)
 }
 
 /* A file system may be slow to find it (NFS), so this is without the lock of fork(). */
-bool gnv_lower_find(const struct gnv_lower *lower, struct gnv_lower_found *found)
+int gnv_lower_find(const struct gnv_lower *lower, struct gnv_lower_found *found)
 {
 	found->fd = open(lower->path, O_PATH | O_CLOEXEC);
 	if (found->fd < 0)
-		return false;
+		return -errno;
 	gnv_fork_begin();
 	gnv_fork_keep(found->fd);
 	snprintf(found->path, sizeof(found->path), GNV_PROC "/self/fd/%d", found->fd);
 	if (is_lower(lower, found->fd))
-		return true;
+		return 0;
 	gnv_lower_drop(found);
-	return false;
+	return -ENOENT;
 }
 
 void gnv_lower_drop(const struct gnv_lower_found *found)

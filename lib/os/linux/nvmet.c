@@ -13,20 +13,28 @@
 #define NAME_BYTES 64
 #define NSID_BYTES 16
 
-/* Its configuration names a node of /dev. */
-static bool hands_out(const char *namespace, const struct gnv_opened *what)
+/* Its configuration names a node of /dev. Return, as all here: 1, 0, a negative errno: it cannot be read. */
+static int exported_node(const char *folder, char node[PATH_BYTES])
 {
-	char path[PATH_BYTES], node[PATH_BYTES], enable[8];
-	struct statx st;
+	char path[PATH_BYTES], enable[8];
+	int ret;
 
-	snprintf(path, sizeof(path), "%.440s/enable", namespace);
-	if (gnv_sysfs_read(path, enable, sizeof(enable)) || strcmp(enable, "1") != 0)
-		return false;
-	snprintf(path, sizeof(path), "%.440s/device_path", namespace);
-	if (gnv_sysfs_read(path, node, sizeof(node)))
-		return false;
-	if (!strcmp(node, what->name))
-		return true;
+	snprintf(path, sizeof(path), "%.440s/enable", folder);
+	ret = gnv_sysfs_has(path, enable, sizeof(enable));
+	if (ret <= 0 || strcmp(enable, "1") != 0)
+		return ret < 0 ? ret : 0;
+	snprintf(path, sizeof(path), "%.440s/device_path", folder);
+	return gnv_sysfs_has(path, node, PATH_BYTES);
+}
+
+static int hands_out(const char *namespace, const struct gnv_opened *what)
+{
+	char node[PATH_BYTES];
+	struct statx st;
+	const int ret = exported_node(namespace, node);
+
+	if (ret <= 0 || !strcmp(node, what->name))
+		return ret;
 	return !statx(AT_FDCWD, node, AT_STATX_DONT_SYNC | AT_NO_AUTOMOUNT, STATX_TYPE | STATX_INO, &st) && gnv_opened_is(what, &st);
 }
 
@@ -52,62 +60,67 @@ static void find_controller(const char *sys, const char *node, char name[NAME_BY
 }
 
 /* Is it the controller's own node, a disk of it, a partition of one or the generic device? */
-static bool is_of_controller(const char *sys, const char *ctrl, const struct gnv_opened *what)
+static int is_of_controller(const char *sys, const char *ctrl, const struct gnv_opened *what)
 {
 	char folder[PATH_BYTES], entry[NAME_BYTES], disk[NAME_BYTES], generic[PATH_BYTES], number[16];
 	const char *name = strrchr(what->name, '/') ? strrchr(what->name, '/') + 1 : what->name;
 	size_t len;
+	int ret;
 
 	if (!strcmp(name, ctrl))
-		return true;
+		return 1;
 	snprintf(folder, sizeof(folder), "%.100s/class/nvme/%.60s", sys, ctrl);
-	for (unsigned i = 0; !gnv_sysfs_disk(folder, i, entry, disk, sizeof(disk)); i++) {
+	for (unsigned i = 0; !(ret = gnv_sysfs_disk(folder, i, entry, disk, sizeof(disk))); i++) {
 		len = strlen(disk);
 		if (!strncmp(name, disk, len) && (!name[len] || name[len] == 'p'))
-			return true;
+			return 1;
 	}
+	if (!gnv_sysfs_absent(ret))
+		return ret;
 	snprintf(generic, sizeof(generic), "%.200s/%.60s/dev", folder, name);
-	return !strncmp(name, "ng", 2) && !gnv_sysfs_read(generic, number, sizeof(number));
+	return strncmp(name, "ng", 2) ? 0 : gnv_sysfs_has(generic, number, sizeof(number));
 }
 
-static bool hands_out_whole(const char *sys, const char *subsystem, const struct gnv_opened *what)
+static int hands_out_whole(const char *sys, const char *subsystem, const struct gnv_opened *what)
 {
-	char path[PATH_BYTES], node[PATH_BYTES], enable[8], ctrl[NAME_BYTES];
+	char folder[PATH_BYTES], node[PATH_BYTES], ctrl[NAME_BYTES];
+	int ret;
 
-	snprintf(path, sizeof(path), "%.440s/passthru/enable", subsystem);
-	if (gnv_sysfs_read(path, enable, sizeof(enable)) || strcmp(enable, "1") != 0)
-		return false;
-	snprintf(path, sizeof(path), "%.440s/passthru/device_path", subsystem);
-	if (gnv_sysfs_read(path, node, sizeof(node)))
-		return false;
+	snprintf(folder, sizeof(folder), "%.430s/passthru", subsystem);
+	ret = exported_node(folder, node);
+	if (ret <= 0)
+		return ret;
 	find_controller(sys, node, ctrl);
 	return is_of_controller(sys, ctrl, what);
 }
 
-static bool hands_out_one(const char *subsystem, const struct gnv_opened *what)
+static int hands_out_one(const char *subsystem, const struct gnv_opened *what)
 {
 	char folder[PATH_BYTES], namespace[PATH_BYTES], nsid[NSID_BYTES];
+	int found = 0, ret = 0;
 
 	snprintf(folder, sizeof(folder), "%.400s/namespaces", subsystem);
-	for (unsigned k = 0; !gnv_sysfs_entry(folder, "", k, nsid, sizeof(nsid)); k++) {
+	for (unsigned k = 0; !found && !(ret = gnv_sysfs_entry(folder, "", k, nsid, sizeof(nsid))); k++) {
 		snprintf(namespace, sizeof(namespace), "%.420s/%s", folder, nsid);
-		if (hands_out(namespace, what))
-			return true;
+		found = hands_out(namespace, what);
 	}
-	return false;
+	return gnv_sysfs_absent(ret) ? found : ret;
 }
 
-enum gnv_nvmet gnv_nvmet_has(const char *sys, const struct gnv_opened *what, char *subsystem, size_t size)
+int gnv_nvmet_has(const char *sys, const struct gnv_opened *what, char *subsystem, size_t size)
 {
 	char all[PATH_BYTES], folder[PATH_BYTES];
+	int ret;
 
 	snprintf(all, sizeof(all), "%.100s/kernel/config/nvmet/subsystems", sys);
-	for (unsigned i = 0; !gnv_sysfs_entry(all, "", i, subsystem, size); i++) {
+	for (unsigned i = 0; !(ret = gnv_sysfs_entry(all, "", i, subsystem, size)); i++) {
 		snprintf(folder, sizeof(folder), "%.140s/%.240s", all, subsystem);
-		if (hands_out_one(folder, what))
-			return GNV_NVMET_NAMESPACE;
-		if (hands_out_whole(sys, folder, what))
-			return GNV_NVMET_CONTROLLER;
+		ret = hands_out_one(folder, what);
+		if (ret)
+			return ret < 0 ? ret : GNV_NVMET_NAMESPACE;
+		ret = hands_out_whole(sys, folder, what);
+		if (ret)
+			return ret < 0 ? ret : GNV_NVMET_CONTROLLER;
 	}
-	return GNV_NVMET_NOT;
+	return gnv_sysfs_absent(ret) ? GNV_NVMET_NOT : ret;
 }

@@ -17,7 +17,8 @@ enum gnv_nvmet { GNV_NVMET_NOT, GNV_NVMET_NAMESPACE, GNV_NVMET_CONTROLLER };
  * gnv_nvmet_has() - does it hand out a node of a drive: by itself, or, with the controller that it belongs to, whole (passthru)?
  * @subsystem: the name of the subsystem
  * Not seen: where configfs is not mounted at its place below sysfs.
+ * Return: one of enum gnv_nvmet; a negative errno: its configuration cannot be read.
  */
-enum gnv_nvmet gnv_nvmet_has(const char *sys, const struct gnv_opened *what, char *subsystem, size_t size);
+int gnv_nvmet_has(const char *sys, const struct gnv_opened *what, char *subsystem, size_t size);
 
 #endif

@@ -144,11 +144,20 @@ static void name_it(const char *proc, int pid, struct gnv_opener *who)
 			*c = '?'; /* a process names itself */
 }
 
+/* An empty folder, and the processes of a PID namespace that this one is not in, have no entry for this process. */
+bool gnv_openers_no_proc(const char *proc)
+{
+	char path[PATH_BYTES];
+
+	snprintf(path, sizeof(path), "%.500s/self", proc);
+	return access(path, F_OK) != 0;
+}
+
 bool gnv_openers_find(const char *proc, const struct gnv_openers_query *query, struct gnv_opener *who, unsigned *unseen)
 {
 	DIR *dir = query->count ? opendir(proc) : NULL;
 	struct dirent *entry;
-	unsigned hidden = query->count && !dir && cannot_look(errno);
+	unsigned hidden = query->count && (!dir || gnv_openers_no_proc(proc));
 	int found = 0, pid;
 
 	while (dir && found <= 0 && (entry = readdir(dir))) {

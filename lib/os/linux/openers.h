@@ -46,11 +46,14 @@ bool gnv_opened_is(const struct gnv_opened *what, const struct statx *st);
 /*
  * gnv_openers_find() - a process, perhaps this one, that has one of the files open
  * @proc:   "/proc" but in tests
- * @unseen: how many processes could not be checked. May be NULL
+ * @unseen: how many processes could not be checked, 1 if there is no @proc. May be NULL
  *
  * Not seen at all: files that only the kernel holds (mappings, io_uring's registered files, messages under way), and processes of
  * other PID namespaces. Return: true if there is one, described in the out-parameter.
  */
 bool gnv_openers_find(const char *proc, const struct gnv_openers_query *query, struct gnv_opener *who, unsigned *unseen);
+
+/* Does this process not see its own entry there, and so perhaps those of no others? */
+bool gnv_openers_no_proc(const char *proc);
 
 #endif

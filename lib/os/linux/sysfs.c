@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * sysfs, read as text.
- * Invariant: a value that cannot be read is "unknown" (-1, 0 or ""), never an error by itself. Only an absent device is an error.
+ * Invariant: a value that cannot be read is "unknown" (-1, 0 or ""), never an error by itself. Errors are an absent device, and a
+ * folder that is there and cannot be read.
  */
 #include "os/linux/sysfs.h"
 
@@ -25,14 +26,16 @@ int gnv_sysfs_read(const char *path, char *text, size_t size)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
 	ssize_t n;
+	int err;
 
 	text[0] = 0;
 	if (fd < 0)
 		return -errno;
 	n = read(fd, text, size - 1);
+	err = errno;
 	close(fd);
 	if (n < 0)
-		return -EIO;
+		return -err;
 	text[n] = 0;
 	while (n && isspace((unsigned char)text[n - 1]))
 		text[--n] = 0;
@@ -89,47 +92,54 @@ static void free_names(char **names, unsigned count)
 	free(names);
 }
 
-/* The entries of a folder whose names begin with `prefix`, sorted. Return: how many; 0 also when there is no folder. */
-static unsigned list_folder(const char *path, const char *prefix, char ***names)
+static int add_name(char ***names, unsigned *count, const char *name)
+{
+	char **more = *count % 64 ? *names : realloc(*names, (*count + 64) * sizeof(**names));
+
+	if (!more)
+		return -ENOMEM;
+	*names = more;
+	more[*count] = strdup(name); /* quiet -Wanalyzer-malloc-leak: names has it, free_names() frees it */
+	return more[*count] ? (++*count, 0) : -ENOMEM;
+}
+
+/* The entries of a folder whose names begin with `prefix`, sorted. Return: how many, 0 also when there is no folder; -errno. */
+static int list_folder(const char *path, const char *prefix, char ***names)
 {
 	DIR *dir = opendir(path);
 	struct dirent *entry;
-	unsigned count = 0, room = 0;
+	unsigned count = 0;
+	int ret = 0;
 
 	*names = NULL;
-	while (dir && (entry = readdir(dir))) {
-		if (entry->d_name[0] == '.' || strncmp(entry->d_name, prefix, strlen(prefix)))
-			continue;
-		if (count == room) {
-			char **more = realloc(*names, (room += 64) * sizeof(**names));
-
-			if (!more)
-				break;
-			*names = more;
-		}
-		(*names)[count] = strdup(entry->d_name);
-		if (!(*names)[count]) /* quiet -Wanalyzer-malloc-leak: names has it, free_names() frees it */
-			break;
-		count++;
-	}
-	if (dir)
-		closedir(dir);
-	if (count)
+	if (!dir)
+		return gnv_sysfs_absent(-errno) ? 0 : -errno;
+	while (!ret && (errno = 0, entry = readdir(dir)))
+		if (entry->d_name[0] != '.' && !strncmp(entry->d_name, prefix, strlen(prefix)))
+			ret = add_name(names, &count, entry->d_name);
+	if (!ret && !gnv_sysfs_absent(-errno))
+		ret = -errno;
+	closedir(dir);
+	if (ret)
+		free_names(*names, count);
+	else if (count)
 		qsort(*names, count, sizeof(**names), compare_names);
-	return count;
+	return ret ? ret : (int)count;
 }
 
 int gnv_sysfs_find(const char *path, const char *prefix, bool (*is)(void *ctx, const char *name), void *ctx, char *name,
 		   size_t size)
 {
 	char **names;
-	unsigned count = list_folder(path, prefix, &names), i = 0;
+	int count = list_folder(path, prefix, &names), i = 0;
 
+	if (count < 0)
+		return count;
 	while (i < count && !is(ctx, names[i]))
 		i++;
 	if (i < count)
 		snprintf(name, size, "%s", names[i]);
-	free_names(names, count);
+	free_names(names, (unsigned)count);
 	return i < count ? 0 : -ENOENT;
 }
 
@@ -193,11 +203,12 @@ int gnv_sysfs_pci(const char *sys, const char *bdf, struct gnv_pci *pci)
 int gnv_sysfs_group_member(const char *sys, const struct gnv_pci *pci, unsigned n, struct gnv_pci *member)
 {
 	char path[PATH_BYTES], **names;
-	unsigned count, i;
-	int ret = -ENOENT;
+	int count, i, ret = -ENOENT;
 
 	snprintf(path, sizeof(path), "%s/bus/pci/devices/%s/iommu_group/devices", sys, pci->bdf);
 	count = list_folder(path, "", &names);
+	if (count < 0)
+		return count;
 	for (i = 0; i < count && ret; i++) {
 		if (!strcmp(names[i], pci->bdf) || gnv_sysfs_pci(sys, names[i], member) ||
 		    member->class_code >> 16 == GNV_CLASS_BRIDGE)
@@ -205,7 +216,7 @@ int gnv_sysfs_group_member(const char *sys, const struct gnv_pci *pci, unsigned 
 		if (!n--)
 			ret = 0;
 	}
-	free_names(names, count);
+	free_names(names, (unsigned)count);
 	return ret;
 }
 
@@ -217,31 +228,34 @@ bool gnv_sysfs_tolerated(const struct gnv_pci *member)
 int gnv_sysfs_nth(const char *sys, uint32_t class_code, unsigned n, struct gnv_pci *pci)
 {
 	char path[PATH_BYTES], **names;
-	unsigned count, i;
-	int ret = -ENOENT;
+	int count, i, ret = -ENOENT;
 
 	snprintf(path, sizeof(path), "%s/bus/pci/devices", sys);
 	count = list_folder(path, "", &names);
+	if (count < 0)
+		return count;
 	for (i = 0; i < count && ret; i++)
 		if (device_number(sys, names[i], "class", 0) == (long)class_code && !n--)
 			ret = gnv_sysfs_pci(sys, names[i], pci);
-	free_names(names, count);
+	free_names(names, (unsigned)count);
 	return ret;
 }
 
-unsigned gnv_sysfs_mmio(const char *sys, struct gnv_range *range, unsigned room)
+int gnv_sysfs_mmio(const char *sys, struct gnv_range *range, unsigned room)
 {
 	char path[PATH_BYTES], line[128], **names;
-	unsigned count, i, found = 0;
+	unsigned found = 0;
+	int count, i, ret = 0;
 
 	snprintf(path, sizeof(path), "%s/bus/pci/devices", sys);
 	count = list_folder(path, "", &names);
-	for (i = 0; i < count; i++) {
+	for (i = 0; i < count && !ret; i++) {
 		uint64_t start, last, flags;
 		FILE *f;
 
 		snprintf(path, sizeof(path), "%s/bus/pci/devices/%s/resource", sys, names[i]);
 		f = fopen(path, "re");
+		ret = f || gnv_sysfs_absent(-errno) ? 0 : -errno;
 		while (f && fgets(line, sizeof(line), f)) {
 			if (sscanf(line, "%" SCNx64 " %" SCNx64 " %" SCNx64, &start, &last, &flags) != 3 || !(flags & RESOURCE_MEM) ||
 			    last <= start)
@@ -253,17 +267,22 @@ unsigned gnv_sysfs_mmio(const char *sys, struct gnv_range *range, unsigned room)
 		if (f)
 			fclose(f);
 	}
-	free_names(names, count);
-	return found;
+	if (count < 0)
+		return count;
+	free_names(names, (unsigned)count);
+	return ret ? ret : (int)found;
 }
 
 int gnv_sysfs_nvme_folder(const char *sys, const struct gnv_pci *pci, char *path, size_t size)
 {
 	char name[64];
-	int n = snprintf(path, size, "%s/bus/pci/devices/%s/nvme", sys, pci->bdf);
+	int n = snprintf(path, size, "%s/bus/pci/devices/%s/nvme", sys, pci->bdf), ret;
 
-	if (n < 0 || (size_t)n >= size || gnv_sysfs_entry(path, "nvme", 0, name, sizeof(name)))
-		return -ENOENT;
+	if (n < 0 || (size_t)n >= size)
+		return -ENAMETOOLONG;
+	ret = gnv_sysfs_entry(path, "nvme", 0, name, sizeof(name));
+	if (ret)
+		return ret;
 	snprintf(path + n, size - (size_t)n, "/%s", name);
 	return 0;
 }
@@ -286,9 +305,10 @@ static bool is_nth_disk(void *ctx, const char *name)
 int gnv_sysfs_disk(const char *folder, unsigned n, char *entry, char *disk, size_t size)
 {
 	unsigned first, ns;
+	int ret = gnv_sysfs_find(folder, "nvme", is_nth_disk, &n, entry, size);
 
-	if (gnv_sysfs_find(folder, "nvme", is_nth_disk, &n, entry, size) || !parse_disk(entry, &first, &ns))
-		return -ENOENT;
+	if (ret || !parse_disk(entry, &first, &ns))
+		return ret ? ret : -ENOENT;
 	snprintf(disk, size, "nvme%un%u", first, ns);
 	return 0;
 }

@@ -63,21 +63,30 @@ static bool is_mounted(const char *proc, uint64_t dev, char point[GNV_USERS_TEXT
 	return found;
 }
 
-static bool has_holder(const char *sys, uint64_t dev, char *name, size_t size)
+/* Return: 1; 0; a negative errno: it is not known. */
+static int has_holder(const char *sys, uint64_t dev, char *name, size_t size)
 {
 	char folder[PATH_BYTES];
+	int ret;
 
 	snprintf(folder, sizeof(folder), "%s/dev/block/%u:%u/holders", sys, major(dev), minor(dev));
-	return !gnv_sysfs_entry(folder, "", 0, name, size);
+	ret = gnv_sysfs_entry(folder, "", 0, name, size);
+	return gnv_sysfs_absent(ret) ? !ret : ret;
+}
+
+static int unknown(const struct gnv_opened *node, int err, char text[GNV_USERS_TEXT])
+{
+	gnv_users_say(text, "whether %s is in use is unknown: %s", node->name, strerror(-err));
+	return err;
 }
 
 static int is_handed_out(const char *sys, const struct gnv_opened *node, char text[GNV_USERS_TEXT])
 {
 	char subsystem[GNV_USERS_TEXT];
-	const enum gnv_nvmet how = gnv_nvmet_has(sys, node, subsystem, sizeof(subsystem));
+	const int how = gnv_nvmet_has(sys, node, subsystem, sizeof(subsystem));
 
-	if (!how)
-		return 0;
+	if (how <= 0)
+		return how ? unknown(node, how, text) : 0;
 	tame(subsystem);
 	gnv_users_say(text,
 		      how == GNV_NVMET_NAMESPACE ?
@@ -111,27 +120,42 @@ static bool bears_system(const char *sys, const char *proc, const char *holder, 
 			return false;
 		if (is_mounted(proc, makedev(a, b), point) && is_of_system(point))
 			return true;
-		if (!has_holder(sys, makedev(a, b), name, sizeof(name)))
+		if (has_holder(sys, makedev(a, b), name, sizeof(name)) <= 0)
 			return false;
 	}
 	return false;
 }
 
-static int is_held(const struct gnv_nodes *nodes, const char *proc, const struct gnv_opened *node, char text[GNV_USERS_TEXT])
+/* Devices that Linux makes of it, and exports. */
+static int is_below(const char *sys, const char *proc, const struct gnv_opened *node, char text[GNV_USERS_TEXT])
 {
 	char by[GNV_USERS_TEXT], point[GNV_USERS_TEXT];
+	int ret = has_holder(sys, node->dev, by, sizeof(by));
+
+	if (!ret)
+		ret = gnv_loop_find(sys, node, by, sizeof(by));
+	if (ret < 0)
+		return unknown(node, ret, text);
+	if (!ret)
+		return is_handed_out(sys, node, text);
+	if (bears_system(sys, proc, by, point))
+		gnv_users_say(text, "this machine runs from it, %.60s holds %s and is mounted on %.60s. Use another drive", by,
+			      node->name, point);
+	else
+		gnv_users_say(text, "%s is held by %.60s. Stop that first", node->name, by);
+	return -EBUSY;
+}
+
+static int is_held(const struct gnv_nodes *nodes, const char *proc, const struct gnv_opened *node, char text[GNV_USERS_TEXT])
+{
+	char by[GNV_USERS_TEXT];
 
 	if (is_mounted(proc, node->dev, by) && is_of_system(by))
 		gnv_users_say(text, "this machine runs from it, %s is mounted on %.60s. Use another drive", node->name, by);
 	else if (is_mounted(proc, node->dev, by))
 		gnv_users_say(text, "%s is mounted on %.150s. Unmount it first", node->name, by);
-	else if (has_holder(nodes->sys, node->dev, by, sizeof(by)) && bears_system(nodes->sys, proc, by, point))
-		gnv_users_say(text, "this machine runs from it, %.60s holds %s and is mounted on %.60s. Use another drive", by,
-			      node->name, point);
-	else if (has_holder(nodes->sys, node->dev, by, sizeof(by)) || gnv_loop_of(nodes->sys, node, by, sizeof(by)))
-		gnv_users_say(text, "%s is held by %.60s. Stop that first", node->name, by);
 	else
-		return is_handed_out(nodes->sys, node, text);
+		return is_below(nodes->sys, proc, node, text);
 	return -EBUSY;
 }
 
@@ -141,10 +165,13 @@ int gnv_users_opened(const struct gnv_nodes *nodes, const char *proc, enum gnv_o
 	const struct gnv_openers_query query = { .what = nodes->node, .count = nodes->count, .how = how, .own = own, .owned = owned };
 	struct gnv_opener who;
 
-	if (!gnv_openers_find(proc, &query, &who, unseen))
+	if (gnv_openers_find(proc, &query, &who, unseen))
+		gnv_users_say(text, "process %d (%s) has %s open. End it, or let it close the file", who.pid, who.command,
+			      who.what->name);
+	else if (nodes->count && gnv_openers_no_proc(proc))
+		gnv_users_say(text, "without %.60s the users of %s are unknown. Mount it", proc, nodes->node->name);
+	else
 		return 0;
-	gnv_users_say(text, "process %d (%s) has %s open. End it, or let it close the file", who.pid, who.command,
-		      who.what->name);
 	return -EBUSY;
 }
 
@@ -164,6 +191,7 @@ int gnv_users_find(const char *sys, const char *proc, const struct gnv_pci *pci,
 	struct gnv_nodes nodes = { .sys = sys };
 	int ret = gnv_drive_nodes(&nodes, pci);
 
+	text[0] = 0;
 	if (unseen)
 		*unseen = 0;
 	if (!ret)
@@ -198,6 +226,8 @@ int gnv_users_of_block(const char *sys, const char *proc, uint64_t dev, bool wri
 	int ret = gnv_drive_block_nodes(&nodes, dev);
 
 	text[0] = 0;
+	if (unseen)
+		*unseen = 0;
 	if (!ret)
 		ret = gnv_users_look_at_block(&nodes, proc, writers, text, unseen);
 	free(nodes.node);
@@ -263,15 +293,21 @@ static int look_at_lock(const char *sys, const char *proc, int fd, bool writer, 
 	return gnv_users_of_image(sys, proc, fd, true, how);
 }
 
-/* Under its new name it is found only where another process has it open. */
+/* Under its new name it is found only where another process has it open. If one cannot be checked, return 0 with that in text. */
 static int look_at_renamed(const char *proc, const struct gnv_lower *lower, char text[GNV_USERS_TEXT])
 {
 	const struct gnv_openers_query query = { .what = &lower->what, .count = 1, .how = GNV_OPENERS_LOCKED };
 	struct gnv_opener who;
 	char how[GNV_USERS_TEXT];
+	unsigned unseen;
 
-	if (!gnv_openers_find(proc, &query, &who, NULL))
+	if (!gnv_openers_find(proc, &query, &who, &unseen)) {
+		if (gnv_openers_no_proc(proc))
+			return gnv_users_no_proc(lower, text);
+		if (unseen)
+			gnv_users_say_lower(lower, "whether that is locked is unknown. Run as root to check all processes", text);
 		return 0;
+	}
 	gnv_users_say(how, "process %d (%s) has locked it. End it first", who.pid, who.command);
 	return gnv_users_say_lower(lower, how, text);
 }
@@ -283,7 +319,7 @@ int gnv_users_of_lower(const char *sys, const char *proc, const struct gnv_lower
 	char how[GNV_USERS_TEXT];
 	int fd, err, ret;
 
-	if (!gnv_lower_find(lower, &found))
+	if (gnv_lower_find(lower, &found))
 		return look_at_renamed(proc, lower, text);
 	fd = gnv_hold_open(found.path, O_RDONLY, dying);
 	err = errno;

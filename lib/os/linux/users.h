@@ -23,7 +23,8 @@ void gnv_users_say(char text[GNV_USERS_TEXT], const char *fmt, ...) __attribute_
  * gnv_users_find() - find a user of the drive
  * @text:   the user, and after ". " the remedy, or ""
  * @unseen: how many processes could not be checked. May be NULL
- * Return: 0; -EBUSY it has a user; -ENOMEM.
+ * Return: 0; -EBUSY it has a user, or there is no @proc; -EAGAIN the nvme driver has yet to make its nodes; another errno: sysfs
+ * cannot be read, and gnv_fail() has the message.
  */
 int gnv_users_find(const char *sys, const char *proc, const struct gnv_pci *pci, char text[GNV_USERS_TEXT], unsigned *unseen);
 
@@ -52,7 +53,7 @@ int gnv_users_of_image(const char *sys, const char *proc, int fd, bool locked, c
  * gnv_users_of_lower() - Look for a lock on the file of a loop device.
  * @writer: the loop device is to be written to, so a reader's lock counts, too
  * @dying:  how long a process that ends may keep its lock
- * Return: 0; -EBUSY: a process has one, and text names it.
+ * Return: 0, with a text if that is unknown; -EBUSY: a process has one, and text names it.
  */
 int gnv_users_of_lower(const char *sys, const char *proc, const struct gnv_lower *lower, bool writer, struct gnv_deadline *dying,
 		       char text[GNV_USERS_TEXT]);

@@ -45,7 +45,8 @@ static void warn_of_file(const struct gnv_os_file *file, const struct gnv_log *l
 			"%s: %u processes could not be checked, and one may have it open: run as root to check all", path, file->unseen);
 	if (file->unheld[0])
 		gnv_log(log, GPUNVME_LOG_WARN,
-			"%s has another controller, whose disk could not be held, so another process may mount it: %s", path, file->unheld);
+			"%s: a disk or file that shares its data could not be held, so another process may use it: %s", path,
+			file->unheld);
 	if (file->no_holes)
 		gnv_log(log, GPUNVME_LOG_INFO, "%s: it has no holes, so blocks that are deallocated keep their data", path);
 	if (file->overlay)
