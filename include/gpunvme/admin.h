@@ -34,7 +34,7 @@ struct gpunvme_pci_info {
 	uint32_t unseen;      /* processes that could not be checked, and may have one open. As root 0 */
 	uint64_t bytes;       /* of all its namespaces */
 	char group_other[16]; /* another device of the group that prevents VFIO. "": none */
-	char in_use[128];     /* users of a namespace: mounts, holders, processes that have it open. "": none was seen */
+	char in_use[128];     /* a user of a namespace (mount, holder, process), or why users are unknown. "": none was seen */
 	uint32_t payload;      /* bytes of one packet on the link (Max_Payload_Size). Without root 0, as are the next two */
 	uint32_t payload_most; /* the most that the drive and the port above it support */
 	uint32_t read_request; /* most bytes of one read request of the drive (Max_Read_Request_Size) */

@@ -23,8 +23,8 @@ static void describe_namespaces(const struct gnv_pci *pci, struct gpunvme_pci_in
 		info->namespaces++;
 		info->bytes += gnv_sysfs_block_size(GNV_SYSFS, name);
 	}
-	if (gnv_users_find(GNV_SYSFS, GNV_PROC, pci, text, &info->unseen) == -EBUSY)
-		snprintf(info->in_use, sizeof(info->in_use), "%.*s", (int)gnv_cause_len(text), text);
+	if (gnv_users_find(GNV_SYSFS, GNV_PROC, pci, text, &info->unseen)) /* one, or why they are unknown */
+		snprintf(info->in_use, sizeof(info->in_use), "%.*s", (int)gnv_cause_len(gpunvme_errmsg()), gpunvme_errmsg());
 }
 
 static void describe(const struct gnv_pci *pci, struct gpunvme_pci_info *info)

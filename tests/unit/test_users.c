@@ -1099,11 +1099,11 @@ static void test_no_proc(void **state)
 		snprintf(proc, sizeof(proc), "%s/none", root);
 		if (empty)
 			assert_int_equal(mkdir(proc, 0755), 0);
-		hold(-EBUSY, "Mount it");
+		hold(-EBUSY, "Mount /tmp/");
 		assert_int_equal(gnv_users_find(root, proc, &drive, text, &unseen), -EBUSY);
 		assert_int_equal(unseen, 1);
 		assert_int_equal(gnv_users_hold_others(root, proc, makedev(259, 0), true, text, &unseen, &held), -EBUSY);
-		assert_non_null(strstr(text, "/none the users of /dev/nvme0n1 are unknown. Mount it"));
+		assert_non_null(strstr(text, "/none the users of /dev/nvme0n1 are unknown. Mount /tmp/"));
 		assert_int_equal(gnv_users_hold_block(root, proc, makedev(259, 0), true, text, &unseen, &held), -EBUSY);
 		assert_int_equal(gnv_users_of_block(root, proc, makedev(259, 0), true, text, &unseen), -EBUSY);
 		assert_int_equal(hold_path(text), -EBUSY);
@@ -1134,12 +1134,12 @@ static void test_no_sysfs(void **state)
 	(void)state;
 	snprintf(none, sizeof(none), "%s/none", root);
 	assert_int_equal(gnv_users_hold_others(none, proc, makedev(7, 0), true, text, &unseen, &held), -EACCES);
-	assert_non_null(strstr(text, "/none the users of block device 7:0 are unknown. Mount it"));
+	assert_non_null(strstr(text, "/none the users of block device 7:0 are unknown. Mount /tmp/"));
 	assert_string_equal(gpunvme_errmsg(), text);
 	assert_int_equal(gnv_users_hold_block(none, proc, makedev(7, 0), false, text, &unseen, &held), -EACCES);
 	assert_int_equal(gnv_users_of_block(none, proc, makedev(7, 0), true, text, &unseen), -EACCES);
 	assert_int_equal(gnv_users_hold_others(none, proc, makedev(7, 0), false, text, &unseen, &held), 0); /* reads only */
-	assert_non_null(strstr(text, "are unknown. Mount it"));
+	assert_non_null(strstr(text, "are unknown. Mount /tmp/"));
 	assert_int_equal(unseen, 0);
 	gnv_users_release(held);
 }

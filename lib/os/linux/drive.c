@@ -351,8 +351,8 @@ static int no_link(const struct gnv_nodes *nodes, uint64_t dev)
 	char path[PATH_BYTES];
 
 	snprintf(path, sizeof(path), "%s/dev/block", nodes->sys);
-	return !access(path, X_OK) ? 0 : gnv_fail(-EACCES, "without %.60s the users of block device %u:%u are unknown. Mount it",
-						  nodes->sys, major(dev), minor(dev));
+	return !access(path, X_OK) ? 0 : gnv_fail(-EACCES, "without %.60s the users of block device %u:%u are unknown. Mount %.60s",
+						  nodes->sys, major(dev), minor(dev), nodes->sys);
 }
 
 int gnv_drive_block_nodes(struct gnv_nodes *nodes, uint64_t dev)

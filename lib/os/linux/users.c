@@ -169,7 +169,7 @@ int gnv_users_opened(const struct gnv_nodes *nodes, const char *proc, enum gnv_o
 		gnv_users_say(text, "process %d (%s) has %s open. End it, or let it close the file", who.pid, who.command,
 			      who.what->name);
 	else if (nodes->count && gnv_openers_no_proc(proc))
-		gnv_users_say(text, "without %.60s the users of %s are unknown. Mount it", proc, nodes->node->name);
+		gnv_users_say(text, "without %.60s the users of %s are unknown. Mount %.60s", proc, nodes->node->name, proc);
 	else
 		return 0;
 	return -EBUSY;
