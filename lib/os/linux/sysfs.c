@@ -99,8 +99,8 @@ static int add_name(char ***names, unsigned *count, const char *name)
 	if (!more)
 		return -ENOMEM;
 	*names = more;
-	more[*count] = strdup(name); /* quiet -Wanalyzer-malloc-leak: names has it, free_names() frees it */
-	return more[*count] ? (++*count, 0) : -ENOMEM;
+	more[*count] = strdup(name);
+	return more[*count] ? (++*count, 0) : -ENOMEM; /* quiet -Wanalyzer-malloc-leak: names has it, free_names() frees it */
 }
 
 /* The entries of a folder whose names begin with `prefix`, sorted. Return: how many, 0 also when there is no folder; -errno. */
@@ -135,7 +135,7 @@ int gnv_sysfs_find(const char *path, const char *prefix, bool (*is)(void *ctx, c
 
 	if (count < 0)
 		return count;
-	while (i < count && !is(ctx, names[i]))
+	while (i < count && !is(ctx, names[i])) /* quiet -Wanalyzer-null-dereference: count is 0 then */
 		i++;
 	if (i < count)
 		snprintf(name, size, "%s", names[i]);
@@ -253,6 +253,7 @@ int gnv_sysfs_mmio(const char *sys, struct gnv_range *range, unsigned room)
 		uint64_t start, last, flags;
 		FILE *f;
 
+		/* quiet -Wanalyzer-null-dereference: count is 0 then */
 		snprintf(path, sizeof(path), "%s/bus/pci/devices/%s/resource", sys, names[i]);
 		f = fopen(path, "re");
 		ret = f || gnv_sysfs_absent(-errno) ? 0 : -errno;
