@@ -413,6 +413,31 @@ static void test_handed_out(void **state)
 	used(0, "");
 }
 
+/* An image of a namespace, too: the target takes no lock on it. */
+static void test_image_handed_out(void **state)
+{
+	char text[GNV_USERS_TEXT], path[PATH_MAX];
+	int fd;
+
+	(void)state;
+	put("", "images/disk.img");
+	put("", "images/other.img");
+	snprintf(path, sizeof(path), "%s/images/disk.img", root);
+	fd = __real_open(path, O_RDWR | O_CLOEXEC);
+	assert_true(fd >= 0);
+	put(path, HANDED "/device_path");
+	put("0\n", HANDED "/enable");
+	assert_int_equal(gnv_users_of_image(root, proc, fd, false, text), 0);
+	put("1\n", HANDED "/enable");
+	assert_int_equal(gnv_users_of_image(root, proc, fd, false, text), -EBUSY);
+	assert_string_equal(text, "the kernel's NVMe target exports it as nqn.example:one. Disable that namespace of it first");
+	snprintf(path, sizeof(path), "%s/images/other.img", root);
+	put(path, HANDED "/device_path");
+	assert_int_equal(gnv_users_of_image(root, proc, fd, false, text), 0);
+	assert_string_equal(text, "");
+	close(fd);
+}
+
 /* Nor does it when it hands out a controller with all that it has. */
 static void test_handed_out_whole(void **state)
 {
@@ -1353,6 +1378,7 @@ int main(void)
 		TEST(test_system_held),
 		TEST(test_held),
 		TEST(test_handed_out),
+		TEST(test_image_handed_out),
 		TEST(test_handed_out_whole),
 		TEST(test_path_handed_out_whole),
 		TEST(test_second_controller),

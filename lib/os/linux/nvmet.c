@@ -13,7 +13,7 @@
 #define NAME_BYTES 64
 #define NSID_BYTES 16
 
-/* Its configuration names a node of /dev. Return, as all here: 1, 0, a negative errno: it cannot be read. */
+/* Its configuration names a node of /dev, or a file. Return, as all here: 1, 0, a negative errno: it cannot be read. */
 static int exported_node(const char *folder, char node[PATH_BYTES])
 {
 	char path[PATH_BYTES], enable[8];

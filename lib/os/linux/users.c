@@ -253,7 +253,7 @@ static int say_locked(const char *proc, const struct gnv_opened *image, int fd, 
 
 int gnv_users_of_image(const char *sys, const char *proc, int fd, bool locked, char text[GNV_USERS_TEXT])
 {
-	struct gnv_opened image = { .kind = GNV_OPENED_FILE };
+	struct gnv_opened image = { .kind = GNV_OPENED_FILE, .name = "it" }; /* in messages */
 	char name[NAME_BYTES];
 	struct stat st;
 
@@ -265,6 +265,8 @@ int gnv_users_of_image(const char *sys, const char *proc, int fd, bool locked, c
 	image.ino = st.st_ino;
 	if (locked)
 		return say_locked(proc, &image, fd, text);
+	if (is_handed_out(sys, &image, text))
+		return -EBUSY;
 	if (gnv_loop_of(sys, &image, name, sizeof(name)))
 		gnv_users_say(text, "/dev/%.60s uses it. Detach that device first (losetup -d), or open it", name);
 	return text[0] ? -EBUSY : 0;

@@ -41,9 +41,10 @@ int gnv_users_check(const char *sys, const char *proc, const struct gnv_pci *pci
 int gnv_users_of_block(const char *sys, const char *proc, uint64_t dev, bool writers, char text[GNV_USERS_TEXT], unsigned *unseen);
 
 /*
- * gnv_users_of_image() - find the holder of a lock on a regular file that this process could not get, or a loop device of it
+ * gnv_users_of_image() - find the holder of a lock on a regular file that this process could not get, or a user in the kernel,
+ * which takes no lock: a loop device of it, the NVMe target
  * @fd:     a descriptor of it that has no lock
- * @locked: a process has one. Otherwise only search for loop devices
+ * @locked: a process has one. Otherwise only search for users in the kernel
  * Return: as gnv_users_find(); -EAGAIN the user is not visible, as text says: another user's process, or one that has ended and
  * whose io_uring the kernel has yet to end.
  */
