@@ -111,8 +111,16 @@ GPUNVME_API int gpunvme_pci_bind(const char *address, const char *user);
  * gpunvme_pci_unbind() - return a controller to the kernel, which chooses its driver
  * @address: DDDD:BB:DD.F, or a URI with it (pci:...), whose keys are ignored
  *
- * Waits for a process that has it open. libgpunvme closes it by itself. Needs root. Any thread may call it.
- * Return: 0; -EINVAL: a bad address, or vfio-pci does not have it; -ENODEV: no such controller; -EACCES: not root.
+ * Refuses a controller that a process has open through VFIO, this process included: by its node, or by the node of its IOMMU group,
+ * even if that process uses another device of the group. Processes of other PID namespaces, and processes that have closed the node
+ * of the group, are not seen. For those, and for a process that opens it meanwhile, the call waits until they let go. libgpunvme
+ * does that by itself, and its commands fail. Needs root. Any thread may call it.
+ * Return:
+ * - 0.
+ * - -EINVAL: a bad address, or vfio-pci does not have it.
+ * - -ENODEV: no such controller.
+ * - -EBUSY: a process has it open.
+ * - -EACCES: not root, or not permitted to check all processes.
  */
 GPUNVME_API int gpunvme_pci_unbind(const char *address);
 

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Take a PCI device from its driver and give it back. Needs root. Functions take the root of sysfs, "/sys" except in tests. */
+/*
+ * Take a PCI device from its driver and give it back. Needs root. Functions take the roots of sysfs and procfs, "/sys" and "/proc"
+ * except in tests.
+ */
 #ifndef GNV_MACHINE_BIND_H
 #define GNV_MACHINE_BIND_H
 
@@ -19,9 +22,10 @@ int gnv_bind_vfio(const char *sys, const struct gnv_pci *pci);
 int gnv_bind_hand_over(const struct gnv_pci *pci, const char *user);
 
 /*
- * gnv_bind_default() - take it from vfio-pci and let the kernel choose its driver again
- * Waits for a process that has it open, until that lets go. Return: as gnv_bind_vfio().
+ * gnv_bind_default() - take it from vfio-pci and let the kernel choose its driver again, unless a process has it open
+ * Waits for a process that opens it after the check, until that lets go. Strict: it fails if a process cannot be checked.
+ * Return: as gnv_bind_vfio(); -EINVAL vfio-pci does not have it.
  */
-int gnv_bind_default(const char *sys, const struct gnv_pci *pci);
+int gnv_bind_default(const char *sys, const char *proc, const struct gnv_pci *pci);
 
 #endif

@@ -130,5 +130,5 @@ GPUNVME_API int gpunvme_pci_unbind(const char *address)
 
 	if (ret)
 		return ret;
-	return gnv_bind_default(GNV_SYSFS, &pci);
+	return gnv_bind_default(GNV_SYSFS, GNV_PROC, &pci);
 }
