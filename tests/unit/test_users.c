@@ -438,6 +438,36 @@ static void test_image_handed_out(void **state)
 	close(fd);
 }
 
+/* The SCSI target holds nothing exclusively when it treats a disk as a file, and takes no lock on a file. */
+static void test_scsi_target(void **state)
+{
+#define OBJECT "kernel/config/target/core/fileio_0/disk"
+#define INFO "Status: ACTIVATED  Max Queue Depth: 0\n        TCM FILEIO ID: 0        File: %s  Size: 512  Mode: O_DSYNC Async: 0\n"
+	char text[GNV_USERS_TEXT], path[PATH_MAX], info[2 * PATH_MAX];
+	int fd;
+
+	(void)state;
+	put("", "images/a  Size: disk.img");
+	snprintf(path, sizeof(path), "%s/images/a  Size: disk.img", root);
+	fd = __real_open(path, O_RDWR | O_CLOEXEC);
+	assert_true(fd >= 0);
+	snprintf(info, sizeof(info), INFO, path);
+	put(info, OBJECT "/info");
+	put("0\n", OBJECT "/enable");
+	assert_int_equal(gnv_users_of_image(root, proc, fd, false, text), 0);
+	put("1\n", OBJECT "/enable");
+	assert_int_equal(gnv_users_of_image(root, proc, fd, false, text), -EBUSY);
+	assert_string_equal(text, "the kernel's SCSI target exports it as fileio_0/disk. Delete that storage object first (targetcli)");
+	used(0, "");
+	snprintf(info, sizeof(info), INFO, "/dev/nvme0n1p1");
+	put(info, OBJECT "/info");
+	assert_int_equal(gnv_users_of_image(root, proc, fd, false, text), 0);
+	used(-EBUSY, "SCSI target exports /dev/nvme0n1p1 as fileio_0/disk. ");
+	put("Status: ACTIVATED\n", OBJECT "/info");
+	used(0, "");
+	close(fd);
+}
+
 /* Nor does it when it hands out a controller with all that it has. */
 static void test_handed_out_whole(void **state)
 {
@@ -1379,6 +1409,7 @@ int main(void)
 		TEST(test_held),
 		TEST(test_handed_out),
 		TEST(test_image_handed_out),
+		TEST(test_scsi_target),
 		TEST(test_handed_out_whole),
 		TEST(test_path_handed_out_whole),
 		TEST(test_second_controller),

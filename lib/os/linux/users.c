@@ -13,6 +13,7 @@
 
 #include "os/linux/exclusive.h"
 #include "os/linux/fork.h"
+#include "os/linux/lio.h"
 #include "os/linux/loop.h"
 #include "os/linux/nvmet.h"
 #include "util/log.h"
@@ -82,17 +83,20 @@ static int unknown(const struct gnv_opened *node, int err, char text[GNV_USERS_T
 
 static int is_handed_out(const char *sys, const struct gnv_opened *node, char text[GNV_USERS_TEXT])
 {
-	char subsystem[GNV_USERS_TEXT];
-	const int how = gnv_nvmet_has(sys, node, subsystem, sizeof(subsystem));
+	char as[GNV_USERS_TEXT];
+	const int how = gnv_nvmet_has(sys, node, as, sizeof(as));
 
-	if (how <= 0)
-		return how ? unknown(node, how, text) : 0;
-	tame(subsystem);
+	if (how < 0)
+		return unknown(node, how, text);
+	if (!how && !gnv_lio_has(sys, node, as, sizeof(as)))
+		return 0;
+	tame(as);
 	gnv_users_say(text,
+		      !how ? "the kernel's SCSI target exports %s as %.120s. Delete that storage object first (targetcli)" :
 		      how == GNV_NVMET_NAMESPACE ?
 			      "the kernel's NVMe target exports %s as %.120s. Disable that namespace of it first" :
 			      "the kernel's NVMe target exports the controller of %s as %.120s. Disable its passthru first",
-		      node->name, subsystem);
+		      node->name, as);
 	return -EBUSY;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Users of a drive: mounts of its nodes (drive.h), devices made of them (device mapper, md, loop), exports (the NVMe target), and
- * processes that have them open. Functions take the roots of sysfs and procfs, "/sys" and "/proc" but in tests.
+ * Users of a drive: mounts of its nodes (drive.h), devices made of them (device mapper, md, loop), exports (the NVMe target, the
+ * SCSI target), and processes that have them open. Functions take the roots of sysfs and procfs, "/sys" and "/proc" but in tests.
  */
 #ifndef GNV_OS_LINUX_USERS_H
 #define GNV_OS_LINUX_USERS_H
@@ -42,7 +42,7 @@ int gnv_users_of_block(const char *sys, const char *proc, uint64_t dev, bool wri
 
 /*
  * gnv_users_of_image() - find the holder of a lock on a regular file that this process could not get, or a user in the kernel,
- * which takes no lock: a loop device of it, the NVMe target
+ * which takes no lock: a loop device of it, the NVMe target, the SCSI target
  * @fd:     a descriptor of it that has no lock
  * @locked: a process has one. Otherwise only search for users in the kernel
  * Return: as gnv_users_find(); -EAGAIN the user is not visible, as text says: another user's process, or one that has ended and
