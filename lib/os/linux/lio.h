@@ -6,7 +6,6 @@
 #ifndef GNV_OS_LINUX_LIO_H
 #define GNV_OS_LINUX_LIO_H
 
-#include <stdbool.h>
 #include <stddef.h>
 
 #include "os/linux/openers.h"
@@ -15,7 +14,8 @@
  * gnv_lio_has() - does a storage object of it use this file or block device?
  * @name: that object, "fileio_0/disk"
  * Not seen: where configfs is not mounted at its place below sysfs.
+ * Return: 1; 0; a negative errno: it cannot be read.
  */
-bool gnv_lio_has(const char *sys, const struct gnv_opened *what, char *name, size_t size);
+int gnv_lio_has(const char *sys, const struct gnv_opened *what, char *name, size_t size);
 
 #endif

@@ -84,11 +84,11 @@ static int unknown(const struct gnv_opened *node, int err, char text[GNV_USERS_T
 static int is_handed_out(const char *sys, const struct gnv_opened *node, char text[GNV_USERS_TEXT])
 {
 	char as[GNV_USERS_TEXT];
-	const int how = gnv_nvmet_has(sys, node, as, sizeof(as));
+	const int how = gnv_nvmet_has(sys, node, as, sizeof(as)), scsi = how ? 0 : gnv_lio_has(sys, node, as, sizeof(as));
 
-	if (how < 0)
-		return unknown(node, how, text);
-	if (!how && !gnv_lio_has(sys, node, as, sizeof(as)))
+	if (how < 0 || scsi < 0)
+		return unknown(node, how ? how : scsi, text);
+	if (!how && !scsi)
 		return 0;
 	tame(as);
 	gnv_users_say(text,
