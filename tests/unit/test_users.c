@@ -242,7 +242,7 @@ static void test_loop(void **state)
 /* The nodes of loop devices; one tells of itself what lo_ioctl() in drivers/block/loop.c does, to a caller that may open it. */
 static struct {
 	int error, fd;
-	bool none; /* nothing is bound to it */
+	int status; /* errno of LOOP_GET_STATUS64. ENXIO: nothing is bound to it */
 	uint32_t major, asked;
 	struct loop_info64 info;
 } loop;
@@ -289,10 +289,9 @@ int __wrap_ioctl(int fd, unsigned long request, ...)
 	if (fd != loop.fd)
 		return __real_ioctl(fd, request, arg);
 	assert_int_equal(request, LOOP_GET_STATUS64);
-	if (loop.none) {
-		errno = ENXIO;
+	errno = loop.status;
+	if (loop.status)
 		return -1;
-	}
 	*(struct loop_info64 *)arg = loop.info;
 	return 0;
 }
@@ -348,7 +347,7 @@ static void test_loop_of_another_name(void **state)
 	loop.major = 1; /* something else in this /dev */
 	below(fd, gone, false, 1);
 	loop.major = 7;
-	loop.none = true;
+	loop.status = ENXIO;
 	below(fd, gone, false, 1);
 	loop.error = EACCES;
 	below(fd, gone, false, 1);
@@ -365,6 +364,9 @@ static void test_loop_of_a_disk(void **state)
 	loop.info.lo_rdevice = packed(makedev(259, 0));
 	put("/dev/gone\n", "class/block/loop0/loop/backing_file");
 	used(-EBUSY, "/dev/nvme0n1 is held by loop0. ");
+	loop.status = ESTALE; /* vfs_getattr() of another image, on NFS */
+	used(0, "");
+	loop.status = 0;
 	loop.info.lo_rdevice = packed(makedev(259, 0x1000));
 	used(0, "");
 	loop.info.lo_rdevice = packed(makedev(258, 0));
@@ -1115,7 +1117,7 @@ static void test_lower_gone(void **state)
 
 	(void)state;
 	begin_exchange(true);
-	loop.none = true;
+	loop.status = ENXIO;
 	assert_int_equal(hold_loop(text), 0);
 	assert_string_equal(text, "");
 	gnv_users_release(held);

@@ -67,14 +67,17 @@ int gnv_loop_identity(const char *name, struct gnv_opened *what)
 	return ret;
 }
 
-/* One that this user may not open is missed, as loop.h says. */
+/*
+ * One that this user may not open is missed, as loop.h says. An image whose file system does not respond (NFS, FUSE) is another
+ * one, because nodes of /dev do.
+ */
 static int is_made_of(const char *name, const struct gnv_opened *what)
 {
 	struct gnv_opened own;
 	const int ret = gnv_loop_identity(name, &own);
 
 	if (ret)
-		return gnv_sysfs_absent(ret) || ret == -EACCES || ret == -EPERM ? 0 : ret;
+		return ret == -EMFILE || ret == -ENFILE || ret == -ENOMEM ? ret : 0;
 	return own.kind == what->kind && own.dev == what->dev && own.ino == what->ino;
 }
 
