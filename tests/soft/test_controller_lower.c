@@ -35,6 +35,7 @@ bool __wrap_gnv_drive_zeroes(const char *sys, uint64_t dev)
 
 static bool touches; /* a hole changes the time of the file, as on XFS: file_modified() in fs/inode.c */
 static unsigned holes;
+static bool small_files; /* of its file system, as on FAT */
 static const char *appends; /* to this file another program appends just before a hole */
 static const char *turns[2]; /* this link becomes one to that, after the users of its device were looked for */
 
@@ -76,8 +77,8 @@ int __wrap_fallocate(int fd, int mode, off_t at, off_t len)
 
 	if (appends)
 		append(appends);
-	ret = __real_fallocate(fd, mode, at, len);
-	saved = errno;
+	ret = small_files && at > UINT32_MAX ? -1 : __real_fallocate(fd, mode, at, len);
+	saved = ret && small_files ? EFBIG : errno;
 	holes++;
 	if (touches)
 		futimens(fd, NULL);
@@ -453,6 +454,31 @@ static void blocks_of_a_file_system_with_holes_read_as_zeroes(void **state)
 	try_folder("tmpfs", true);
 }
 
+/* It has no files without a name, and its limit of a file is below the place where a hole would be tried. */
+static void blocks_of_a_file_system_of_small_files_keep_their_data(void **state)
+{
+	char other[128];
+
+	(void)state;
+	snprintf(other, sizeof(other), "%s", image_path("folder/image"));
+	make_folder("folder");
+	image_make(image_path("image"), 1 << 20);
+	if (mount("tmpfs", image_path("folder"), "tmpfs", 0, NULL)) {
+		rmdir(image_path("folder"));
+		unlink(image_path("image"));
+		SKIP("cannot mount a tmpfs");
+	}
+	image_make(other, 0);
+	assert_int_equal(mount(image_path("image"), other, NULL, MS_BIND, NULL), 0);
+	small_files = true;
+	try_guarantee(other, false, 0);
+	small_files = false;
+	assert_int_equal(umount(other), 0);
+	assert_int_equal(umount(image_path("folder")), 0);
+	rmdir(image_path("folder"));
+	unlink(image_path("image"));
+}
+
 /* ramfs has no fallocate() (fs/ramfs/file-mmu.c), and a loop device on it no limit for Write Zeroes. */
 static void blocks_of_a_file_system_without_holes_keep_their_data(void **state)
 {
@@ -475,6 +501,7 @@ int main(void)
 		TEST(a_path_that_turns_to_another_device_is_refused),
 		TEST(blocks_of_a_file_system_with_holes_read_as_zeroes),
 		TEST(blocks_of_a_file_system_without_holes_keep_their_data),
+		TEST(blocks_of_a_file_system_of_small_files_keep_their_data),
 	};
 
 	return cmocka_run_group_tests_name("controller_lower", tests, NULL, NULL);

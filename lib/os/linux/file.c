@@ -156,10 +156,11 @@ static int open_unnamed(const char *path, const struct stat *st)
 	return fd;
 }
 
+/* EFBIG: where files are small, as on FAT, there is no farther place to try, and vfs_fallocate() of fs/open.c looks at it first. */
 static bool refuses_holes(int fd, uint64_t at, uint32_t block)
 {
 	return fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)at, block) &&
-	       (errno == EOPNOTSUPP || errno == ENOSYS || errno == ENODEV);
+	       (errno == EOPNOTSUPP || errno == ENOSYS || errno == ENODEV || errno == EFBIG);
 }
 
 /*
